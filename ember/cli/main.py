@@ -1,0 +1,89 @@
+"""The `ember` command: a literal table of verbs, each imported only when called.
+
+`pipeline` and its kin live in another package, which Ember finds through the entry-point group `ember.commands`, so
+that the instrument never imports the factory.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+import click
+
+from ember.errors import EmberError
+
+VERBS: Final[dict[str, tuple[str, str]]] = {
+    # verb: (module:attribute, one line of help)
+    "inspect": ("ember.cli.inspect:inspect", "Show a GGUF file: metadata, tensors, types, sizes, and what Ember makes of it."),
+    "tokenize": ("ember.cli.tokenize:tokenize", "Show ids, pieces and byte offsets of a text."),
+    "capture": ("ember.cli.capture:capture", "Write hidden states of prompts to a .npy or .npz file."),
+    "generate": ("ember.cli.generate:generate", "Continue a prompt greedily."),
+}
+PLUGIN_HELP: Final = {"pipeline": "Run stimulus sets through a model: run, plan, status, verify, schema."}
+INTERRUPTED: Final = 130
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called; listing them imports nothing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs of the table, then those of other packages."""
+        return [*VERBS, *sorted(_plugins())]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import and return the command called `name`; None if there is none."""
+        if name in VERBS:
+            module, attribute = VERBS[name][0].split(":")
+            return _as_command(getattr(importlib.import_module(module), attribute))
+        plugin = _plugins().get(name)
+        return _as_command(plugin.load()) if plugin else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of verbs from the table, without importing any."""
+        rows = [(name, VERBS[name][1] if name in VERBS else PLUGIN_HELP.get(name, "")) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group="ember.commands")}
+
+
+def _as_command(found: Any) -> click.Command:
+    if not isinstance(found, click.Command):
+        raise EmberError(f"{found!r} is not a command; another package answers to this name")
+    return found
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="ember", prog_name="ember")
+def cli() -> None:
+    """Take hidden states out of GGUF models on CPUs, with the origin of every tensor."""
+
+
+def run(command: Callable[[], Any]) -> int:
+    """Call a click command and turn its outcome into an exit status, printing errors as one message."""
+    try:
+        result = command()
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except EmberError as error:
+        click.echo(f"error: {error}", err=True)
+        return error.exit_status
+    except BrokenPipeError:
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `ember` script and of `python -m ember`."""
+    sys.exit(run(lambda: cli.main(standalone_mode=False)))

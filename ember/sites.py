@@ -1,0 +1,37 @@
+"""The six places where a hidden state can be taken, in firing order.
+
+A leaf: plain names and their meaning, imported by both packages. Layers count from 0 in execution order; the two logits
+sites have layer -1.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+SiteName = Literal["before_layer", "after_attention", "after_mlp", "after_layer", "before_logits", "after_logits"]
+
+NO_LAYER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One row of the site table."""
+
+    name: SiteName
+    per_layer: bool
+    """True: fires once per layer; False: once per evaluation, with layer -1."""
+    width: Literal["hidden", "vocab"]
+    side: str
+    """Where the tensor stands relative to the residual additions."""
+
+
+SITES: Final[dict[str, Site]] = {
+    site.name: site
+    for site in (
+        Site("before_layer", True, "hidden", "residual stream entering the layer"),
+        Site("after_attention", True, "hidden", "attention's contribution, before its residual addition"),
+        Site("after_mlp", True, "hidden", "MLP's contribution, before its residual addition"),
+        Site("after_layer", True, "hidden", "residual stream leaving the layer, before any final norm"),
+        Site("before_logits", False, "hidden", "hidden state after the final norm"),
+        Site("after_logits", False, "vocab", "output of the LM head"),
+    )
+}

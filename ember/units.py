@@ -1,0 +1,97 @@
+"""Cutting prompts into units, and the tree of prefixes that a unit shares.
+
+A leaf: pure functions of token ids, used by the plan and by the engine alike, so that both count the same rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ember.work import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixTree:
+    """Rows of a unit after sharing: a row is one token with one history, computed once."""
+
+    tokens: NDArray[np.int32]
+    """[rows] token ids; a row's history always stands before it."""
+    positions: NDArray[np.int32]
+    """[rows] absolute position of each row in its prompts."""
+    owners: NDArray[np.int32]
+    """[rows] the first prompt that has the row."""
+    rows: NDArray[np.int32]
+    """Flat list of row indices, prompt after prompt; `row_of` reads it."""
+    starts: NDArray[np.int64]
+    """[prompts + 1] where each prompt's rows start in `rows`."""
+
+    def row_of(self, prompt: int, position: int) -> int:
+        """Row that holds `position` of `prompt`."""
+        return int(self.rows[self.starts[prompt] + position])
+
+    def path(self, prompt: int) -> NDArray[np.int32]:
+        """All rows of a prompt, in position order."""
+        return self.rows[self.starts[prompt] : self.starts[prompt + 1]]
+
+
+def build_tree(prompts: Sequence[Tokens]) -> PrefixTree:
+    """Merge equal prefixes (same ids at the same positions) of `prompts`."""
+    known: dict[tuple[int, int], int] = {}
+    tokens: list[int] = []
+    positions: list[int] = []
+    owners: list[int] = []
+    rows: list[int] = []
+    starts = [0]
+    for owner, prompt in enumerate(prompts):
+        row = -1
+        for position, token in enumerate(prompt.tolist()):
+            parent = row
+            row = known.setdefault((parent, token), len(tokens))
+            if row == len(tokens):
+                tokens.append(token)
+                positions.append(position)
+                owners.append(owner)
+            rows.append(row)
+        starts.append(len(rows))
+    as_int = np.int32
+    return PrefixTree(
+        np.array(tokens, as_int), np.array(positions, as_int), np.array(owners, as_int), np.array(rows, as_int),
+        np.array(starts, np.int64),
+    )
+
+
+def plan_order(prompts: Sequence[Tokens]) -> list[int]:
+    """Order of prompts that brings equal prefixes together: by token ids, ties by their given order."""
+    return sorted(range(len(prompts)), key=lambda i: (prompts[i].tolist(), i))
+
+
+def shared_prefix(a: Tokens, b: Tokens) -> int:
+    """Tokens that `a` and `b` have in common from the start."""
+    n = min(len(a), len(b))
+    differs = np.flatnonzero(a[:n] != b[:n])
+    return int(differs[0]) if len(differs) else n
+
+
+def cut_units(prompts: Sequence[Tokens], unit_rows: int) -> list[tuple[int, int]]:
+    """Half-open ranges of consecutive prompts, each of at most `unit_rows` rows after sharing.
+
+    `prompts` are in plan order. A prompt longer than a unit stands alone.
+    """
+    units: list[tuple[int, int]] = []
+    start = rows = 0
+    for i, prompt in enumerate(prompts):
+        fresh = len(prompt) - (shared_prefix(prompts[i - 1], prompt) if i > start else 0)
+        if i > start and rows + fresh > unit_rows:
+            units.append((start, i))
+            start, rows, fresh = i, 0, len(prompt)
+        rows += fresh
+    if prompts:
+        units.append((start, len(prompts)))
+    return units
+
+
+def default_unit_rows(total_rows: int) -> int:
+    """min(4096, a sixteenth of all rows), at least 1: from the plan, never from the workers."""
+    return max(1, min(4096, -(-total_rows // 16)))
