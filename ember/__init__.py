@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from ember.tokenizer import load_tokenizer as load_tokenizer
 
 __version__: Final = "0.1.0"
-__all__ = ["Captures", "EmberError", "Encoding", "Generation", "Model", "Tokenizer", "__version__", "load_tokenizer", "open"]
+__all__ = [
+    "Captures",
+    "EmberError",
+    "Encoding",
+    "Generation",
+    "Model",
+    "Tokenizer",
+    "__version__",
+    "load_tokenizer",
+    "open",
+]
 
 _HOME: Final = {
     "Captures": "ember.model:Captures",

@@ -2,7 +2,7 @@
 
     EmberError                     exit status 1
     ├── GGUFError                  a file that is not what a GGUF must be: `<file>: <field>: <what> (offset …)`
-    ├── UnsupportedError           well-formed, but an architecture, tokenizer, quantisation or scaling that Ember does not run
+    ├── UnsupportedError           well-formed, but an architecture, tokenizer, quantisation or scaling not run here
     ├── TokenizerError             a vocabulary that cannot be built, or ids outside it
     ├── ModelError                 metadata and tensors of a file that do not make the model they announce
     ├── NumericsError              a value that is not finite, naming the first layer where it appeared
@@ -23,7 +23,7 @@ class EmberError(Exception):
 
 
 class GGUFError(EmberError):
-    """A file that cannot be a GGUF: bad magic, truncated, counts, lengths, offsets or types that contradict the bytes."""
+    """A file that cannot be a GGUF: magic, counts, lengths, offsets or types that contradict the bytes."""
 
 
 class UnsupportedError(EmberError):

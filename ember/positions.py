@@ -42,7 +42,10 @@ def resolve(position: Position, n_tokens: int, span_tokens: tuple[int, int] | No
         return _span(position, span_tokens)
     index = {"last": n_tokens - 1, "index": position.value, "from_end": n_tokens - 1 - position.value}[position.kind]
     if position.value < 0 or not 0 <= index < n_tokens:
-        raise InputError(f"position {position.kind} {position.value} does not exist in a prompt of {n_tokens} tokens; use 0 to {n_tokens - 1}")
+        raise InputError(
+            f"position {position.kind} {position.value} does not exist in a prompt of {n_tokens} tokens; "
+            f"use 0 to {n_tokens - 1}"
+        )
     return (index,)
 
 

@@ -17,21 +17,24 @@ class Site:
     """One row of the site table."""
 
     name: SiteName
-    per_layer: bool
-    """True: fires once per layer; False: once per evaluation, with layer -1."""
     width: Literal["hidden", "vocab"]
     side: str
     """Where the tensor stands relative to the residual additions."""
+
+    @property
+    def per_layer(self) -> bool:
+        """True: fires once per layer; False: once per evaluation, with layer -1."""
+        return self.name not in ("before_logits", "after_logits")
 
 
 SITES: Final[dict[str, Site]] = {
     site.name: site
     for site in (
-        Site("before_layer", True, "hidden", "residual stream entering the layer"),
-        Site("after_attention", True, "hidden", "attention's contribution, before its residual addition"),
-        Site("after_mlp", True, "hidden", "MLP's contribution, before its residual addition"),
-        Site("after_layer", True, "hidden", "residual stream leaving the layer, before any final norm"),
-        Site("before_logits", False, "hidden", "hidden state after the final norm"),
-        Site("after_logits", False, "vocab", "output of the LM head"),
+        Site("before_layer", "hidden", "residual stream entering the layer"),
+        Site("after_attention", "hidden", "attention's contribution, before its residual addition"),
+        Site("after_mlp", "hidden", "MLP's contribution, before its residual addition"),
+        Site("after_layer", "hidden", "residual stream leaving the layer, before any final norm"),
+        Site("before_logits", "hidden", "hidden state after the final norm"),
+        Site("after_logits", "vocab", "output of the LM head"),
     )
 }

@@ -57,7 +57,10 @@ def build_tree(prompts: Sequence[Tokens]) -> PrefixTree:
         starts.append(len(rows))
     as_int = np.int32
     return PrefixTree(
-        np.array(tokens, as_int), np.array(positions, as_int), np.array(owners, as_int), np.array(rows, as_int),
+        np.array(tokens, as_int),
+        np.array(positions, as_int),
+        np.array(owners, as_int),
+        np.array(rows, as_int),
         np.array(starts, np.int64),
     )
 

@@ -1,11 +1,11 @@
 """Errors of the factory; they continue the tree of `ember.errors`.
 
-    EmberError
-    ├── RunError                   exit status 1: a run that cannot go on; says how to resume
-    │   ├── LockedError            another process writes this directory
-    │   ├── IdentityError          the directory holds another run: names what changed
-    │   └── VerifyError            what is on disk is not what the manifest says
-    └── ConfigError                exit status 2: one line per problem: file, line, key, found, expected
+EmberError
+├── RunError                   exit status 1: a run that cannot go on; says how to resume
+│   ├── LockedError            another process writes this directory
+│   ├── IdentityError          the directory holds another run: names what changed
+│   └── VerifyError            what is on disk is not what the manifest says
+└── ConfigError                exit status 2: one line per problem: file, line, key, found, expected
 """
 
 from ember.errors import EmberError

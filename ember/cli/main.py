@@ -16,7 +16,10 @@ from ember.errors import EmberError
 
 VERBS: Final[dict[str, tuple[str, str]]] = {
     # verb: (module:attribute, one line of help)
-    "inspect": ("ember.cli.inspect:inspect", "Show a GGUF file: metadata, tensors, types, sizes, and what Ember makes of it."),
+    "inspect": (
+        "ember.cli.inspect:inspect",
+        "Show a GGUF file: metadata, tensors, types, sizes, and what Ember makes of it.",
+    ),
     "tokenize": ("ember.cli.tokenize:tokenize", "Show ids, pieces and byte offsets of a text."),
     "capture": ("ember.cli.capture:capture", "Write hidden states of prompts to a .npy or .npz file."),
     "generate": ("ember.cli.generate:generate", "Continue a prompt greedily."),
@@ -42,7 +45,8 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of verbs from the table, without importing any."""
-        rows = [(name, VERBS[name][1] if name in VERBS else PLUGIN_HELP.get(name, "")) for name in self.list_commands(ctx)]
+        known = {name: text for name, (_, text) in VERBS.items()} | PLUGIN_HELP
+        rows = [(name, known.get(name, "")) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
