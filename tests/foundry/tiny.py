@@ -1,4 +1,4 @@
-"""Tiny llama-family GGUF files of random weights, complete enough for llama.cpp to run them and for text to be tokenised."""
+"""Tiny llama-family GGUF files of random weights, complete enough for llama.cpp and for tokenising any text."""
 
 import zlib
 from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ def tiny_llama(
     """Write a tiny llama and return its path; the same arguments give the same bytes.
 
     `quant` is the ggml type of every matrix, or a mapping from parts of tensor names to types with "" as the default
-    ({"": "Q4_K", "ffn_down": "Q6_K"}); K-quants need d, ffn and n_heads * key_length to be multiples of 256. Matrices of
+    ({"": "Q4_K", "ffn_down": "Q6_K"}); K-quants need rows of multiples of 256. Matrices of
     one seed are the same whatever the type, up to rounding (K-quants are drawn anew). Arabic and any other text can be
     tokenised: 256 bytes, merges, and BOS = vocab - 2, EOS = vocab - 1. `metadata` sets or, with None, removes keys;
     `without` leaves out tensors.

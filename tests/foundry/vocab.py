@@ -1,4 +1,4 @@
-"""A small byte-level BPE vocabulary for made-up models: every text has a tokenisation, Arabic letters are one token each."""
+"""A small byte-level BPE vocabulary for made-up models: any text has tokens, an Arabic letter is one token."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,7 +47,7 @@ def _merge_pairs() -> list[tuple[str, str]]:
 
 
 def tiny_vocabulary(size: int) -> Vocabulary:
-    """Make a vocabulary of exactly `size` >= 258 tokens: 256 bytes, merges, unused fillers if merges run out, BOS, EOS."""
+    """Make exactly `size` >= 258 tokens: 256 bytes, merges, unused fillers where merges run out, BOS, EOS."""
     room = size - BYTE_TOKENS - len(SPECIALS)
     if room < 0:
         raise ValueError(f"vocabulary of {size} tokens: 256 bytes and two special tokens need at least 258")
