@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFValueType as Value
 from numpy.typing import NDArray
 
 from tests.foundry.blocks import quantised
+from tests.foundry.files import Keys, write_gguf
 from tests.foundry.vocab import tiny_vocabulary
 
 _FILE_TYPES = {
@@ -89,36 +89,14 @@ def tiny_llama(
     shape = Shape(
         seed, n_layers, d, n_heads, n_kv, head_dim, ffn, vocab, tied, rope_freqs, context, rope_base, eps, types
     )
-    keys = {**_model_keys(shape, explicit_head=key_length is not None), **_tokenizer_keys(vocab, pre, add_bos)}
+    keys = {**model_keys(shape, explicit_head=key_length is not None), **tokenizer_keys(vocab, pre, add_bos)}
     keys |= {key: (_value_type(value), value) for key, value in (metadata or {}).items() if value is not None}
     removed = {key for key, value in (metadata or {}).items() if value is None}
     tensors = ((name, stored, kind) for name, stored, kind in _tensors(shape) if name not in without)
     return write_gguf(path, {key: pair for key, pair in keys.items() if key not in removed}, tensors)
 
 
-def write_gguf(
-    path: str | Path,
-    keys: Mapping[str, tuple[Value, Any]],
-    tensors: Iterator[tuple[str, NDArray[np.generic], Type]],
-) -> Path:
-    """Write keys (type, value; an array's type is that of its items) and tensors (as stored) with gguf-py's writer."""
-    writer = gguf.GGUFWriter(str(path), arch=str(keys.get("general.architecture", (None, "none"))[1]))
-    writer.kv_data = [{}]  # the writer puts general.architecture in by itself, which a test may want absent
-    for key, (kind, value) in keys.items():
-        if isinstance(value, list):
-            writer.add_key_value(key, value, Value.ARRAY, kind)
-        else:
-            writer.add_key_value(key, value, kind)
-    for name, stored, type_ in tensors:
-        writer.add_tensor(name, stored, raw_dtype=type_)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return Path(path)
-
-
-def _model_keys(shape: Shape, *, explicit_head: bool) -> dict[str, tuple[Value, Any]]:
+def model_keys(shape: Shape, *, explicit_head: bool) -> Keys:
     keys = {
         "general.architecture": (Value.STRING, "llama"),
         "general.type": (Value.STRING, "model"),
@@ -142,9 +120,9 @@ def _model_keys(shape: Shape, *, explicit_head: bool) -> dict[str, tuple[Value, 
     return keys
 
 
-def _tokenizer_keys(size: int, pre: str, add_bos: bool | None) -> dict[str, tuple[Value, Any]]:
+def tokenizer_keys(size: int, pre: str, add_bos: bool | None) -> Keys:
     vocabulary = tiny_vocabulary(size)
-    keys: dict[str, tuple[Value, Any]] = {
+    keys: Keys = {
         "tokenizer.ggml.model": (Value.STRING, "gpt2"),
         "tokenizer.ggml.pre": (Value.STRING, pre),
         "tokenizer.ggml.tokens": (Value.STRING, vocabulary.tokens),
