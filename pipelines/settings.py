@@ -1,0 +1,66 @@
+"""What all configuration models share: strictness, and types whose errors say what would do.
+
+A leaf. Values are never coerced: "3" is not an integer, 1 is not true.
+"""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+BOOLEAN_WORDS: Final = {"no": "false", "off": "false", "n": "false", "yes": "true", "on": "true", "y": "true"}
+
+
+class Settings(BaseModel):
+    """Base of every section: unknown keys are errors, values are frozen and keep the type they were written in."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+    )
+
+
+def refuse(message: str) -> PydanticCustomError:
+    """Build an error whose text is `message`, shown to the user as it stands."""
+    return PydanticCustomError("ember", "{message}", {"message": message})
+
+
+def closest(word: str, known: list[str]) -> str:
+    """Return `; did you mean 'x'?`, or nothing when no known word is near."""
+    near = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _input_path(given: str, info: ValidationInfo) -> str:
+    if not given or "\0" in given:
+        raise refuse(f"found {given!r}, expected the path of a file")
+    if given.startswith("hf://"):
+        raise refuse(f"found {given!r}: hf:// is not supported yet; download the .gguf file and give its path")
+    if given.startswith("builtin:"):
+        return given
+    base = (info.context or {}).get("base")
+    return str(base / given) if isinstance(base, Path) else given
+
+
+InputPath = Annotated[str, AfterValidator(_input_path)]
+"""A file that is read: `builtin:NAME`, or a path relative to the config file (made absolute on loading)."""
+
+
+def _as_tuple(given: Any) -> Any:
+    return tuple(given) if isinstance(given, list) else given
+
+
+Listed = BeforeValidator(_as_tuple)
+"""Lets a YAML list fill a tuple field, which a strict model would refuse."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
+"""A name that is safe in file names, column values and messages."""
+
+Word = Annotated[str, Field(pattern=r"^\w[\w. -]*$", max_length=100)]
+"""A name in any script: of a label, a pattern, a template."""

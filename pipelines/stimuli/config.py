@@ -1,0 +1,185 @@
+"""The `stimuli` section: generated from roots and patterns, listed inline, or read from a file.
+
+Which of the three it is shows in its key: `generate`, `items` or `file`. Everything a section may say stands here.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+
+from pipelines.settings import InputPath, Listed, Settings, Word
+from pipelines.stimuli.record import ExpectMode
+
+Script = Literal["vocalised", "bare", "translit"]
+Labels = dict[Word, str]
+Occurrence = Annotated[int, Field(ge=1)]
+RESERVED: Final = ("prompt", "id", "template")
+
+
+class CommonConfig(Settings):
+    """What all three kinds of stimuli share."""
+
+    expect_mode: ExpectMode = "exact"
+    """How a continuation is compared with the expected text once both are trimmed: equal, starting with it, or
+    containing it."""
+    allow_leaks: bool = False
+    """Go on although a prompt's text gives a label away that `reveals` does not declare."""
+
+
+def _long_root(given: Any) -> Any:
+    return {"root": given} if isinstance(given, str) else given
+
+
+def _long_pattern(given: Any) -> Any:
+    return {"pattern": given} if isinstance(given, str) else given
+
+
+def _long_item(given: Any) -> Any:
+    return {"prompt": given} if isinstance(given, str) else given
+
+
+class RootConfig(Settings):
+    """A root; a plain string is short for `{root: …}`."""
+
+    root: Annotated[str, Field(min_length=1)]
+    """Its letters, Arabic or in transliteration: ktb, q-w-l, كتب."""
+    gloss: str | None = None
+    """What it means; becomes the label `gloss`."""
+    labels: Labels = Field(default_factory=dict)
+    """Further labels of every stimulus made from it."""
+
+
+class PatternConfig(Settings):
+    """A pattern; a plain string is short for `{pattern: …}`."""
+
+    pattern: Annotated[str, Field(min_length=1)]
+    """Transliteration with digits for radicals: 1A2i3, ma12uu3."""
+    title: str | None = None
+    """What the slot {pattern_name} shows; by default the pattern's key."""
+    labels: Labels = Field(default_factory=dict)
+    """Further labels of every stimulus made with it."""
+
+
+class TemplateConfig(Settings):
+    """A prompt with slots."""
+
+    text: Annotated[str, Field(min_length=1)]
+    """Slots: {root} {pattern} {pattern_name} {surface} {bare} {translit}; a literal brace is doubled."""
+    reveals: Annotated[tuple[str, ...], Listed] = ()
+    """Labels that can be read off the text, such as root and pattern."""
+    script: Script | None = None
+    """How {root}, {pattern} and {surface} are written here; by default as the section's `script` says."""
+
+
+class RootPatternConfig(CommonConfig):
+    """Roots x patterns x templates: the last varies fastest."""
+
+    generate: Literal["root_pattern"]
+    """The generator."""
+    roots: Annotated[tuple[Annotated[RootConfig, BeforeValidator(_long_root)], ...], Listed, Field(min_length=1)]
+    """Roots, real or invented."""
+    patterns: Annotated[dict[Word, Annotated[PatternConfig, BeforeValidator(_long_pattern)]], Field(min_length=1)]
+    """Patterns by name."""
+    templates: Annotated[dict[Word, TemplateConfig], Field(min_length=1)]
+    """Prompts by name."""
+    script: Script = "vocalised"
+    """Arabic with marks, Arabic without, or a transliteration."""
+    target: str | None = None
+    """Text, with slots, whose tokens a `span` position captures."""
+    occurrence: Occurrence | None = None
+    """Which occurrence of the target counts, from 1, where the prompt has several."""
+    expect: str | None = None
+    """Expected continuation, with slots."""
+    on_unformable: Literal["refuse", "drop"] = "refuse"
+    """What to do with a root and pattern that no stated rule joins: refuse the config, or leave them out and say so."""
+
+
+class ItemConfig(Settings):
+    """One stimulus; a plain string is short for `{prompt: …}`."""
+
+    prompt: str
+    """The text."""
+    id: str | None = None
+    """Unique; by default made from the place in the list."""
+    labels: Labels = Field(default_factory=dict)
+    """What is known about it."""
+    template: str | None = None
+    """Which template it was made with, if any."""
+    reveals: Annotated[tuple[str, ...], Listed] | None = None
+    """Labels that can be read off the text; by default the section's."""
+    target: str | None = None
+    """Text in the prompt whose tokens a `span` position captures."""
+    occurrence: Occurrence | None = None
+    """Which occurrence of the target counts, from 1."""
+    expected: str | None = None
+    """Expected continuation."""
+
+
+class ItemsConfig(CommonConfig):
+    """Stimuli listed in the config."""
+
+    items: Annotated[tuple[Annotated[ItemConfig, BeforeValidator(_long_item)], ...], Listed, Field(min_length=1)]
+    """The stimuli, in order."""
+    reveals: Annotated[tuple[str, ...], Listed] = ()
+    """Labels that can be read off every prompt."""
+
+
+def _label_columns(given: Any) -> Any:
+    if isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given):
+        return {name: name for name in given}
+    return given
+
+
+class ColumnsConfig(Settings):
+    """Which column of the file holds what."""
+
+    prompt: str = "prompt"
+    """The text."""
+    id: str | None = None
+    """Unique name; by default a column called id, else made from the row's place."""
+    expected: str | None = None
+    """Expected continuation; by default a column called expected, if there is one."""
+    target: str | None = None
+    """Text whose tokens a `span` position captures; by default a column called target, if there is one."""
+    occurrence: str | None = None
+    """Which occurrence of the target counts, from 1; by default a column called occurrence, if there is one."""
+    template: str | None = None
+    """Name of the template a row was made with; by default a column called template, if there is one."""
+    labels: Annotated[dict[Word, str], BeforeValidator(_label_columns)] | None = None
+    """Labels: a list of columns, or label: column. By default every column not named here becomes a label."""
+    ignore: Annotated[tuple[str, ...], Listed] = ()
+    """Columns to leave out knowingly."""
+
+
+class FileConfig(CommonConfig):
+    """Stimuli read from a table."""
+
+    file: InputPath
+    """JSON Lines, CSV, TSV or Parquet, relative to this config."""
+    format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
+    """By default what the file's name ends in."""
+    columns: ColumnsConfig = ColumnsConfig()
+    reveals: Annotated[tuple[str, ...], Listed] = ()
+    """Labels that can be read off every prompt."""
+
+
+KINDS: Final = ("generate", "items", "file")
+
+
+def _kind(given: Any) -> str | None:
+    keys = given if isinstance(given, dict) else vars(given) if isinstance(given, Settings) else {}
+    present = [kind for kind in KINDS if kind in keys]
+    return f"<{present[0]}>" if len(present) == 1 else None
+
+
+StimuliConfig = Annotated[
+    Annotated[RootPatternConfig, Tag("<generate>")]
+    | Annotated[ItemsConfig, Tag("<items>")]
+    | Annotated[FileConfig, Tag("<file>")],
+    Discriminator(
+        _kind,
+        custom_error_type="ember",
+        custom_error_message="expected exactly one of the keys generate, items and file, in a mapping",
+    ),
+]
+"""The `stimuli` section. Tags are in angle brackets so that messages can leave them out of a key's path."""

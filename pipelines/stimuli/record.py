@@ -1,0 +1,58 @@
+"""The records that stimuli become: plain, frozen, picklable.
+
+A leaf of the factory. Texts are exactly what was given (or its NFC form, if the config asks); offsets count bytes of
+the prompt's UTF-8.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ExpectMode = Literal["exact", "prefix", "contains"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The stretch of a prompt whose tokens a `span` position captures."""
+
+    text: str
+    start: int
+    """First byte in the prompt's UTF-8."""
+    end: int
+    """One past the last byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stimulus:
+    """One prompt with everything known about it before a model sees it."""
+
+    source_index: int
+    """Place in the user's own order, from 0."""
+    id: str
+    prompt: str
+    """The text as the tokenizer gets it; never empty."""
+    labels: dict[str, str]
+    template: str | None
+    reveals: tuple[str, ...]
+    """Names of labels that can be read off the prompt's text."""
+    target: Target | None
+    expected: str | None
+    """Expected continuation, white space included; compared by `pipelines.stimuli.expect.compare`."""
+    expect_mode: ExpectMode
+    original: str | None = None
+    """The prompt as given, where `tokenizer.normalize` changed it; None where it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A crossing of root, pattern and template left out because no stated rule forms it (`on_unformable: drop`)."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StimulusSet:
+    """What a config's `stimuli` section gave."""
+
+    stimuli: list[Stimulus]
+    dropped: tuple[Dropped, ...] = ()
