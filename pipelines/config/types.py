@@ -139,9 +139,11 @@ def parse_position(given: Any) -> Position:
 
 def _mapped_position(given: dict[str, Any]) -> Position | None:
     ((kind, value),) = given.items()
-    if kind in ("index", "from_end") and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
-        return Position(kind, value)
-    return Position("span", part=value) if kind == "span" and value in get_args(SpanPart) else None
+    if kind == "span" and value in get_args(SpanPart):
+        return Position("span", part=value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        return None
+    return {"index": Position("index", value), "from_end": Position("from_end", value)}.get(kind)
 
 
 def write_position(position: Position) -> Any:
