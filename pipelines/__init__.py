@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pipelines.reading import Run as Run
     from pipelines.reading import load as load
-    from pipelines.run import run as run
 
 __ember__: Final = "0.1.0"
 """Marks this package as Ember's: others are called `pipelines` too, and `ember.commands` checks for it."""
 
-__all__ = ["Run", "load", "run"]
+__all__ = ["Run", "load"]
 
 _HOME: Final = {
     "Run": "pipelines.reading:Run",
     "load": "pipelines.reading:load",
-    "run": "pipelines.run:run",
 }
 
 

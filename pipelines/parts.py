@@ -33,25 +33,14 @@ class PartFile:
     """Half-open range of sample indices that the file answers for."""
 
 
-def unit_label(unit: int, halves: str = "") -> str:
-    """Label of a unit, or of a piece of one: `halves` says which half was taken at each split (`0` or `1`).
+def part_path(table: str, unit: int | str) -> str:
+    """Path of a part of `table`, relative to the run directory; `unit` is an index or the name of a piece of one.
 
-    Labels sort as their samples do: 00003 is followed by 00004, and split, by 00003-0 (or 00003-00, 00003-01), 00003-1.
+    Names sort as their samples do: 00003 is followed by 00004, and split, by 00003-0 (or 00003-00, 00003-01), 00003-1.
     """
-    label = f"{unit:05d}-{halves}" if halves else f"{unit:05d}"
-    return checked_label(label)
-
-
-def checked_label(label: str) -> str:
-    """Return `label` if it names a unit; raises ValueError otherwise."""
+    label = f"{unit:05d}" if isinstance(unit, int) else unit
     if not _UNIT.fullmatch(label):
         raise ValueError(
-            f"{label!r} does not name a unit; expected five digits and perhaps a dash with halves, 00003-01"
+            f"{label!r} names no unit; expected five digits and perhaps a dash with halves, as in 00003-01"
         )
-    return label
-
-
-def part_path(table: str, unit: int | str) -> str:
-    """Path of a unit's part of `table`, relative to the run directory."""
-    label = unit_label(unit) if isinstance(unit, int) else checked_label(unit)
     return f"{table}/part-{label}.parquet"

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow import Table as Table
 
-Table = pa.Table
+from pipelines.rows import LABEL_PREFIX
+
 Buffer = NDArray[Any]
 
-LABEL_PREFIX: Final = "label_"
 INDEX_COLUMNS: Final = (
     "sample_index", "stimulus_id", "site", "layer", "capture",
     "step", "position", "token_id", "produced_id", "is_special",
@@ -82,6 +83,7 @@ def stimuli_schema(labels: Sequence[str]) -> Any:
             _field("template", pa.string()),
             _field("prompt", pa.string()),
             _field("prompt_sha256", pa.string()),
+            _field("original_prompt", pa.string()),
             _field("reveals", _list(pa.string())),
             _field("n_tokens", pa.int32()),
             _field("token_ids", _list(pa.int32())),
@@ -121,7 +123,7 @@ def leaves(array: Any) -> list[Buffer]:
     """Return the values of an Arrow array as little-endian buffers, without any trace of how Arrow stores them.
 
     numbers: their bytes; booleans: one byte each; strings: lengths in UTF-8 bytes (int64, -1 for null), then the bytes
-    of all; lists: their lengths (int64), then the buffers of their elements; lists of fixed size: those of their elements.
+    of all; lists: their lengths (int64), then the buffers of their elements; lists of fixed size: only those.
     """
     kind = array.type
     if pa.types.is_fixed_size_list(kind):

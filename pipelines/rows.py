@@ -1,0 +1,158 @@
+"""The rows of a run's tables before they are written: records that a worker fills, and columns made from them.
+
+A leaf without pyarrow. What is absent has a value of the column's type that says so (-1, an empty text beside a flag);
+only a label that a stimulus does not have is null.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.stimuli.record import Stimulus
+
+LABEL_PREFIX: Final = "label_"
+ABSENT: Final = -1
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRows:
+    """What one capture of a unit yields: R rows at each of its layers."""
+
+    name: str
+    site: str
+    layers: tuple[int, ...]
+    """(-1,) for the logits sites."""
+    sample_index: Ints
+    """[R], as all below."""
+    stimulus_id: Sequence[str]
+    step: Ints
+    """-1 for the prompt, else the decode evaluation."""
+    position: Ints
+    """Token index in the prompt and its continuation; -1 for a pooled row."""
+    token_id: Ints
+    """Token read at the position; -1 for a pooled row."""
+    produced_id: Ints
+    """Token chosen from this row; -1 if none."""
+    is_special: NDArray[np.bool_]
+    values: NDArray[np.float32]
+    """[layers, R, width]."""
+
+    def check(self, sample_start: int, sample_end: int) -> None:
+        """Raise ValueError for lengths that disagree, or samples outside [sample_start, sample_end)."""
+        n = len(self.sample_index)
+        if self.values.shape[:2] != (len(self.layers), n):
+            raise ValueError(
+                f"capture {self.name!r}: values have shape {self.values.shape}, "
+                f"expected [{len(self.layers)} layers, {n} rows, width]"
+            )
+        columns = (self.stimulus_id, self.step, self.position, self.token_id, self.produced_id, self.is_special)
+        if any(len(column) != n for column in columns):
+            raise ValueError(f"capture {self.name!r}: its index columns differ in length from its {n} sample indices")
+        check_samples(self.sample_index, sample_start, sample_end)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRow:
+    """The continuation of one sample and how it compares with the expected text."""
+
+    sample_index: int
+    stimulus_id: str
+    prompt_tokens: int
+    token_ids: Sequence[int]
+    """New tokens only."""
+    text: str
+    stopped: str
+    """`stop` or `length`."""
+    expected: str | None = None
+    expect_mode: str = "exact"
+    correct: bool = False
+    """What counts, by `expect_mode`; False without expected text, as the three below."""
+    match_raw: bool = False
+    match_trimmed: bool = False
+    match_nfc_trimmed: bool = False
+
+
+class Sample(Protocol):
+    """What the table of stimuli takes from a planned sample."""
+
+    @property
+    def sample_index(self) -> int:
+        """Place in plan order."""
+
+    @property
+    def stimulus(self) -> Stimulus:
+        """The prompt and what is known about it."""
+
+    @property
+    def tokens(self) -> Ints:
+        """Token ids as fed."""
+
+    @property
+    def byte_offsets(self) -> Sequence[tuple[int, int]]:
+        """For each token, half-open bytes of the prompt's UTF-8."""
+
+    @property
+    def span_tokens(self) -> tuple[int, int] | None:
+        """Half-open range of tokens that meet the target."""
+
+
+def check_samples(sample_index: Ints, sample_start: int, sample_end: int) -> None:
+    """Raise ValueError if a sample lies outside [sample_start, sample_end)."""
+    if len(sample_index) and not sample_start <= sample_index.min() <= sample_index.max() < sample_end:
+        raise ValueError(f"a sample index lies outside the unit's range {sample_start} to {sample_end}")
+
+
+def generation_columns(rows: Sequence[GenerationRow]) -> dict[str, list[Any]]:
+    """Columns of `generations`."""
+    same = ("sample_index", "stimulus_id", "prompt_tokens", "text", "stopped", "expect_mode")
+    marks = ("correct", "match_raw", "match_trimmed", "match_nfc_trimmed")
+    return {name: [getattr(row, name) for row in rows] for name in (*same, *marks)} | {
+        "token_ids": [list(row.token_ids) for row in rows],
+        "has_expected": [row.expected is not None for row in rows],
+        "expected": [row.expected or "" for row in rows],
+    }
+
+
+def stimulus_columns(samples: Sequence[Sample], labels: Sequence[str]) -> dict[str, list[Any]]:
+    """Columns of `stimuli`; a label that a stimulus lacks is None."""
+    parts = [_text_of(s.stimulus) | _tokens_of(s) for s in samples]
+    columns: dict[str, list[Any]] = {name: [part[name] for part in parts] for name in (parts[0] if parts else ())}
+    return columns | {LABEL_PREFIX + name: [s.stimulus.labels.get(name) for s in samples] for name in labels}
+
+
+def _text_of(stimulus: Stimulus) -> dict[str, Any]:
+    target = stimulus.target
+    return {
+        "source_index": stimulus.source_index,
+        "id": stimulus.id,
+        "template": stimulus.template or "",
+        "prompt": stimulus.prompt,
+        "prompt_sha256": hashlib.sha256(stimulus.prompt.encode()).hexdigest(),
+        "original_prompt": stimulus.prompt if stimulus.original is None else stimulus.original,
+        "reveals": list(stimulus.reveals),
+        "target_text": target.text if target else "",
+        "target_byte_start": target.start if target else ABSENT,
+        "target_byte_end": target.end if target else ABSENT,
+        "has_expected": stimulus.expected is not None,
+        "expected": stimulus.expected or "",
+        "expect_mode": stimulus.expect_mode,
+    }
+
+
+def _tokens_of(sample: Sample) -> dict[str, Any]:
+    first, end = sample.span_tokens or (ABSENT, ABSENT)
+    return {
+        "sample_index": sample.sample_index,
+        "n_tokens": len(sample.tokens),
+        "token_ids": sample.tokens,
+        "byte_start": [a for a, _ in sample.byte_offsets],
+        "byte_end": [b for _, b in sample.byte_offsets],
+        "span_first": first,
+        "span_end": end,
+    }
