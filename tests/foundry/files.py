@@ -46,7 +46,7 @@ def read_keys(reader: GGUFReader) -> Keys:
 def recode(
     source: str | Path, target: str | Path, encode: Callable[[str, NDArray[np.float32], Type], Type], *, file_type: int
 ) -> Path:
-    """Write `source` again with every matrix in the type that `encode(name, decoded, old type)` names; keys are kept."""
+    """Write `source` again, every tensor in the type that `encode(name, decoded, old type)` names; keys are kept."""
     reader = GGUFReader(str(source))
     keys = read_keys(reader) | {"general.file_type": (Value.UINT32, file_type)}
 

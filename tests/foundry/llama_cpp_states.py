@@ -107,6 +107,14 @@ class LlamaCpp:
             at, fed = at + len(fed), ids[-1:]
         return Continuation(np.array(ids, np.int32), np.array(margins, np.float32))
 
+    def tokenize(self, text: str) -> list[int]:
+        """Give the ids of a text, with the BOS that the file asks for; control tokens spelt out are plain text."""
+        encoded = text.encode()
+        ids = (native.llama_token * (len(encoded) + 2))()
+        vocabulary = native.llama_model_get_vocab(self._model)
+        count = native.llama_tokenize(vocabulary, encoded, len(encoded), ids, len(ids), True, False)
+        return list(ids[:count])
+
     def last_logits(self) -> Floats:
         """Copy the logits of the last output row of the last evaluation."""
         pointer = native.llama_get_logits_ith(self._context, -1)
