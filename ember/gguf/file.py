@@ -1,6 +1,5 @@
 """A GGUF model opened for reading: metadata, tensor table, and read-only views of the mapped files."""
 
-from collections import Counter
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
 from os import PathLike
@@ -18,7 +17,7 @@ from ember.gguf.header import Header, read_header
 from ember.gguf.mapping import Mapping, Part, map_file
 from ember.gguf.metadata import Value
 from ember.gguf.tensors import TensorInfo
-from ember.gguf.types import VIEW_DTYPES, supported_types
+from ember.gguf.types import VIEW_DTYPES, QuantType, supported_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,7 @@ class GGUFFile:
         """Return a tensor's line of the table; raises GGUFError if the file has none of that name."""
         found = self.tensors.get(name)
         if found is None:
-            raise GGUFError(
-                f"{self.path}: tensor {show(name)}: is not in the file, which has {len(self.tensors)} others"
-            )
+            raise GGUFError(f"{self.path}: tensor {show(name)}: not among the {len(self.tensors)} tensors of the file")
         return found
 
     def raw(self, name: str) -> NDArray[np.uint8]:
@@ -81,7 +78,8 @@ class GGUFFile:
         dtype = VIEW_DTYPES.get(info.type.name)
         if dtype is None:
             raise InputError(f"tensor {show(name)} is {info.type}, which NumPy cannot view; take raw() and decode it")
-        return self.raw(name).view(dtype).reshape(info.shape)
+        values: NDArray[Any] = self.raw(name).view(dtype).reshape(info.shape)
+        return values
 
     def check_supported(self) -> None:
         """Raise UnsupportedError naming every tensor whose type cannot be decoded."""
@@ -90,12 +88,15 @@ class GGUFFile:
             raise self._unsupported(refused)
 
     def _unsupported(self, refused: list[TensorInfo]) -> UnsupportedError:
-        counts = Counter(info.type for info in refused)
-        types = "; ".join(f"{kind} (type id {kind.id}): {count} tensors" for kind, count in counts.items())
-        names = ", ".join(show(info.name) for info in refused)
+        by_type: dict[QuantType, list[str]] = {}
+        for info in refused:
+            by_type.setdefault(info.type, []).append(show(info.name))
+        found = "; ".join(
+            f"{kind} (type id {kind.id}), {len(names)} tensors: {', '.join(names)}" for kind, names in by_type.items()
+        )
         return UnsupportedError(
-            f"{self.path}: {len(refused)} of {len(self.tensors)} tensors have types that Ember does not decode: {types}. "
-            f"Supported: {supported_types()}. Take a file of one of these types, or convert this one. Tensors: {names}"
+            f"{self.path}: {len(refused)} of {len(self.tensors)} tensors have types that Ember does not decode; "
+            f"supported types: {supported_types()}; take a file of these or convert this one; not decoded: {found}"
         )
 
     def sha256(self) -> str:

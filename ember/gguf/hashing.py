@@ -20,7 +20,7 @@ _SETTLED_NS: Final = 2_000_000_000
 
 
 def joint_sha256(parts: Sequence[Part]) -> str:
-    """Return the file's own sha256 or, for a split model, the sha256 over the parts' hex digests, each with a newline."""
+    """Return the file's own sha256; for a split model, over the parts' hex digests, a newline after each."""
     digests = [part_sha256(part) for part in parts]
     if len(digests) == 1:
         return digests[0]

@@ -9,14 +9,8 @@ from ember.gguf.tensors import MAX_TENSORS, SMALLEST_TENSOR, TensorInfo, read_al
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
-_RELATIVES: Final = {
-    b"ggml": "ggml",
-    b"lmgg": "ggml",
-    b"ggjt": "ggjt",
-    b"tjgg": "ggjt",
-    b"fmgg": "ggmf",
-    b"algg": "ggla",
-}
+_RELATIVES: Final = {b"lmgg": "ggml", b"fmgg": "ggmf", b"tjgg": "ggjt", b"algg": "ggla"}
+"""First bytes of GGUF's predecessors: their magic numbers, little-endian."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The key-value part of a header. String arrays (vocabularies) are walked, not read: only where each string ends is kept."""
+"""The key-value part of a header. Arrays of strings (vocabularies) are walked: only where each string ends is kept."""
 
 import struct
 from array import array
@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any, Final, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ember.gguf.cursor import TRUNCATED, Cursor, show
 from ember.gguf.types import ARRAY, BOOL, STRING, VALUE_DTYPES, VALUE_NAMES
@@ -123,15 +124,14 @@ def _array(cursor: Cursor, depth: int) -> Value:
     return Value(_numbers(cursor, kind, length), f"ARRAY[{VALUE_NAMES[kind]}]")
 
 
-def _numbers(cursor: Cursor, kind: int, length: int) -> "np.ndarray[Any, np.dtype[Any]]":
+def _numbers(cursor: Cursor, kind: int, length: int) -> NDArray[Any]:
     """Copy numbers out of the file; metadata may lie at any byte, and NumPy is at its best with aligned ones."""
     dtype = VALUE_DTYPES[kind]
     start = cursor.take(length * dtype.itemsize)
     raw = np.frombuffer(cursor.data, np.uint8, length * dtype.itemsize, start)
     if kind == BOOL and raw.size and raw.max() > 1:
         raise cursor.error(f"a BOOL of {raw.max()}; 0 or 1 is expected", start)
-    values = np.frombuffer(raw.tobytes(), dtype)
-    values.flags.writeable = False
+    values: NDArray[Any] = np.frombuffer(raw.tobytes(), dtype)  # read-only, as bytes are
     return values
 
 

@@ -83,7 +83,7 @@ def join(paths: Sequence[Path], headers: Sequence[Header]) -> dict[str, TensorIn
         raise _error(
             paths[0],
             "split.tensors.count",
-            f"announces {announced} tensors, the {len(paths)} parts hold {len(joined)}; the parts do not belong together",
+            f"announces {announced} tensors, the {len(paths)} parts hold {len(joined)}; they do not belong together",
         )
     return joined
 

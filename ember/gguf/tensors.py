@@ -23,7 +23,7 @@ class TensorInfo:
     name: str
     type: QuantType
     shape: tuple[int, ...]
-    """Row-major, the contiguous dimension last: the reverse of the order in the file. A linear's weight is [out, in]."""
+    """Row-major, contiguous dimension last: the reverse of the order in the file. A linear's weight is [out, in]."""
     part: int
     """Which file of a split model holds it, from 0."""
     offset: int

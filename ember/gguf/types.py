@@ -5,7 +5,7 @@ so that a message can say what the file holds.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -91,7 +91,7 @@ QUANT_TYPES: Final = {number: QuantType(number, name, block, size) for number, n
 
 TYPES_BY_NAME: Final = {kind.name: kind for kind in QUANT_TYPES.values()}
 
-VIEW_DTYPES: Final = {
+VIEW_DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
     "F64": np.dtype("<f8"),
@@ -132,7 +132,7 @@ VALUE_NAMES: Final = (
     "INT64",
     "FLOAT64",
 )
-VALUE_DTYPES: Final = {
+VALUE_DTYPES: Final[dict[int, np.dtype[Any]]] = {
     0: np.dtype("u1"),
     1: np.dtype("i1"),
     2: np.dtype("<u2"),

@@ -1,0 +1,129 @@
+"""The decoders as compiled kernels, operation for operation those of `decode`, so bit for bit.
+
+Each takes `raw` uint8 [bytes] and `out` float32 [values], both flat. Small integers become floats by way of int32,
+which is exact; half-precision scales by `half_to_float`, which is exact for all 65,536 of them.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ember.numba_support import helper, kernel
+
+
+@helper
+def half_to_float(half: Any) -> Any:
+    """Return the float32 of a float16's 16 bits (an integer), NaN payloads and subnormals included.
+
+    The exponent is rebiased by integer arithmetic; a subnormal's by one exact float subtraction.
+    """
+    shifted = np.uint32((half & 0x7FFF) << 13)
+    exponent = np.uint32(shifted & np.uint32(0x0F800000))
+    normal = np.uint32(shifted + np.uint32(0x38000000))
+    special = np.uint32(normal + np.uint32(0x38000000))
+    lifted = np.uint32(normal + np.uint32(0x00800000)).view(np.float32)
+    subnormal = np.float32(lifted - np.uint32(0x38800000).view(np.float32))
+    bits = special if exponent == np.uint32(0x0F800000) else normal
+    bits = subnormal.view(np.uint32) if exponent == np.uint32(0) else bits
+    return np.uint32(bits | np.uint32((half & 0x8000) << 16)).view(np.float32)
+
+
+@helper
+def half_at(raw: Any, at: int) -> Any:
+    """Return the little-endian float16 at byte `at` as float32."""
+    return half_to_float(np.uint32(np.uint32(raw[at]) | (np.uint32(raw[at + 1]) << np.uint32(8))))
+
+
+@kernel("void(uint8[::1], float32[::1])")
+def f16(raw: Any, out: Any) -> None:
+    """Decode F16."""
+    for i in range(out.size):
+        out[i] = half_at(raw, 2 * i)
+
+
+@kernel("void(uint8[::1], float32[::1])")
+def q8_0(raw: Any, out: Any) -> None:
+    """Decode Q8_0."""
+    for block in range(out.size // 32):
+        scale = half_at(raw, 34 * block)
+        values = raw[34 * block + 2 : 34 * block + 34]
+        into = out[32 * block : 32 * block + 32]
+        for i in range(32):
+            into[i] = np.float32(np.int8(values[i])) * scale
+
+
+@kernel("void(uint8[::1], float32[::1])")
+def q4_0(raw: Any, out: Any) -> None:
+    """Decode Q4_0."""
+    for block in range(out.size // 32):
+        scale = half_at(raw, 18 * block)
+        packed = raw[18 * block + 2 : 18 * block + 18]
+        into = out[32 * block : 32 * block + 32]
+        for i in range(16):
+            into[i] = np.float32(np.int32(packed[i] & 15) - np.int32(8)) * scale
+            into[16 + i] = np.float32(np.int32(packed[i] >> 4) - np.int32(8)) * scale
+
+
+@kernel("void(uint8[::1], float32[::1])")
+def q4_1(raw: Any, out: Any) -> None:
+    """Decode Q4_1."""
+    for block in range(out.size // 32):
+        scale = half_at(raw, 20 * block)
+        minimum = half_at(raw, 20 * block + 2)
+        packed = raw[20 * block + 4 : 20 * block + 20]
+        into = out[32 * block : 32 * block + 32]
+        for i in range(16):
+            into[i] = np.float32(np.int32(packed[i] & 15)) * scale + minimum
+            into[16 + i] = np.float32(np.int32(packed[i] >> 4)) * scale + minimum
+
+
+@helper
+def k_scale(packed: Any, group: int) -> Any:
+    """Return the 6-bit scale of a group (0-7) of a K-quant from its 12 packed bytes."""
+    if group < 4:
+        return np.float32(np.int32(packed[group] & 63))
+    return np.float32(np.int32((packed[group + 4] & 15) | ((packed[group - 4] >> 2) & 48)))
+
+
+@helper
+def k_minimum(packed: Any, group: int) -> Any:
+    """Return the 6-bit minimum of a group (0-7) of a K-quant from its 12 packed bytes."""
+    if group < 4:
+        return np.float32(np.int32(packed[group + 4] & 63))
+    return np.float32(np.int32((packed[group + 4] >> 4) | ((packed[group] >> 2) & 48)))
+
+
+@kernel("void(uint8[::1], float32[::1])")
+def q4_k(raw: Any, out: Any) -> None:
+    """Decode Q4_K."""
+    for block in range(out.size // 256):
+        start = 144 * block
+        scale, minimum = half_at(raw, start), half_at(raw, start + 2)
+        packed = raw[start + 4 : start + 16]
+        for pair in range(4):
+            scale_a, minimum_a = scale * k_scale(packed, 2 * pair), minimum * k_minimum(packed, 2 * pair)
+            scale_b, minimum_b = scale * k_scale(packed, 2 * pair + 1), minimum * k_minimum(packed, 2 * pair + 1)
+            values = raw[start + 16 + 32 * pair : start + 48 + 32 * pair]
+            into = out[256 * block + 64 * pair : 256 * block + 64 * pair + 64]
+            for i in range(32):
+                into[i] = scale_a * np.float32(np.int32(values[i] & 15)) - minimum_a
+                into[32 + i] = scale_b * np.float32(np.int32(values[i] >> 4)) - minimum_b
+
+
+@kernel("void(uint8[::1], float32[::1])")
+def q6_k(raw: Any, out: Any) -> None:
+    """Decode Q6_K."""
+    for block in range(out.size // 256):
+        start = 210 * block
+        scale = half_at(raw, start + 208)
+        scales = raw[start + 192 : start + 208]
+        for run in range(16):
+            half, quarter, shift = run // 8, run % 8 // 2, 4 * (run % 8 // 4)
+            column = 16 * (run % 2)
+            low = raw[start + 64 * half + 32 * (quarter % 2) + column :][:16]
+            pairs = raw[start + 128 + 32 * half + column :][:16]
+            into = out[256 * block + 16 * run : 256 * block + 16 * run + 16]
+            scaled = scale * np.float32(np.int8(scales[run]))
+            for i in range(16):
+                value = ((low[i] >> shift) & 15) | (((pairs[i] >> (2 * quarter)) & 3) << 4)
+                into[i] = scaled * np.float32(np.int32(value) - np.int32(32))
