@@ -1,14 +1,17 @@
-"""Tiny llamas of every shape and quantisation against states recorded from llama.cpp; nothing from outside is needed."""
+"""Tiny llamas of every shape and quantisation against states recorded from llama.cpp; nothing else is needed."""
 
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from ember.tolerances import TOLERANCES
 
 import ember
 from tests.foundry.cases import CONTEXT, TINY_CASES
 from tests.foundry.files import tensors_sha256
-from tests.foundry.goldens import Golden
+from tests.foundry.goldens import SITE_OF_KEY, Golden, disagreement
+from tests.foundry.llama_float64 import Float64Llama
 from tests.foundry.tiny import tiny_llama
 
 Compare = Callable[[ember.Model, Golden], None]
@@ -41,3 +44,18 @@ def test_every_site_agrees_with_llama_cpp(
     case: str, route: str, tiny: Callable[[str], Path], recorded: Path, agrees: Compare
 ) -> None:
     agrees(ember.open(tiny(case), route=route), Golden.read(recorded / f"{case}.npz"))
+
+
+@pytest.mark.parametrize("case", TINY_CASES)
+def test_every_position_agrees_with_float64(case: str, route: str, tiny: Callable[[str], Path], recorded: Path) -> None:
+    """The formulas in float64 bound all rows, not the last ones only, and are exact at position 530 too."""
+    prompts = Golden.read(recorded / f"{case}.npz").prompts
+    exact = Float64Llama.read(tiny(case))
+    captures = ember.open(tiny(case), route=route).capture(
+        tokens=prompts, site=["after_attention", "after_mlp", "after_layer"], layers="all", position="all"
+    )
+    states = [exact.states(prompt) for prompt in prompts]
+    for key, site in list(SITE_OF_KEY.items())[:3]:
+        expected = np.concatenate([state[key] for state in states])
+        worst = disagreement(captures[site], expected)
+        assert worst.max() < TOLERANCES["golden_site"].bound, (site, np.unravel_index(worst.argmax(), worst.shape))
