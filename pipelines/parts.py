@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+LAYOUT: Final = "ember.layout/v1"
+"""Tables, columns and writer options together."""
 TABLES: Final = ("activations", "logits", "generations")
 """Tables that have one part file per unit; the stimuli are one file at the top of the run directory."""
 STIMULI: Final = "stimuli"

@@ -16,6 +16,13 @@ from pipelines.stimuli.record import Stimulus
 
 LABEL_PREFIX: Final = "label_"
 ABSENT: Final = -1
+TOKEN_COLUMNS: Final = ("sample_index", "n_tokens", "token_ids", "byte_start", "byte_end", "span_first", "span_end")
+"""Columns of the stimuli that the tokenizer and the plan decide."""
+
+_STIMULUS_COLUMNS: Final = (
+    "source_index", "id", "template", "prompt", "prompt_sha256", "original_prompt", "reveals",
+    "target_text", "target_byte_start", "target_byte_end", "has_expected", "expected", "expect_mode",
+)  # fmt: skip
 
 Ints = NDArray[np.int32]
 
@@ -121,13 +128,18 @@ def generation_columns(rows: Sequence[GenerationRow]) -> dict[str, list[Any]]:
 
 def stimulus_columns(samples: Sequence[Sample], labels: Sequence[str]) -> dict[str, list[Any]]:
     """Columns of `stimuli`; a label that a stimulus lacks is None."""
-    parts = [_text_of(s.stimulus) | _tokens_of(s) for s in samples]
-    columns: dict[str, list[Any]] = {name: [part[name] for part in parts] for name in (parts[0] if parts else ())}
-    return columns | {LABEL_PREFIX + name: [s.stimulus.labels.get(name) for s in samples] for name in labels}
+    rows = [stimulus_record(sample.stimulus) | _tokens_of(sample) for sample in samples]
+    names = (*_STIMULUS_COLUMNS, *TOKEN_COLUMNS, *(LABEL_PREFIX + label for label in labels))
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _text_of(stimulus: Stimulus) -> dict[str, Any]:
+def stimulus_record(stimulus: Stimulus) -> dict[str, Any]:
+    """Return a stimulus as its row of the table, without what the tokenizer and the plan add.
+
+    The stimuli's hash is over these records, so that it can be computed again from the table.
+    """
     target = stimulus.target
+    labels = {LABEL_PREFIX + name: value for name, value in stimulus.labels.items()}
     return {
         "source_index": stimulus.source_index,
         "id": stimulus.id,
@@ -142,6 +154,7 @@ def _text_of(stimulus: Stimulus) -> dict[str, Any]:
         "has_expected": stimulus.expected is not None,
         "expected": stimulus.expected or "",
         "expect_mode": stimulus.expect_mode,
+        **labels,
     }
 
 

@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 from pipelines import placing, tables
 from pipelines.content import ContentHasher, hash_file
 from pipelines.errors import RunError
-from pipelines.parts import STIMULI, STIMULI_PATH, PartFile, part_path
+from pipelines.parts import LAYOUT, STIMULI, STIMULI_PATH, PartFile, part_path
 from pipelines.rows import CaptureRows, GenerationRow, Sample, check_samples, generation_columns, stimulus_columns
 from pipelines.tables import VALUES, Table
 
 __all__ = [
-    "LAYOUT",
     "CaptureRows",
     "GenerationRow",
     "PartFile",
@@ -39,7 +38,6 @@ __all__ = [
     "write_stimuli",
 ]
 
-LAYOUT: Final = "ember.layout/v1"
 GROUP_BYTES: Final = 100_000_000
 """Largest row group, decoded: viewers refuse much larger ones."""
 
@@ -117,7 +115,7 @@ def write_generations(
     ordered = sorted(rows, key=lambda row: row.sample_index)
     check_samples(np.array([row.sample_index for row in ordered], np.int32), sample_start, sample_end)
     schema = _with_metadata(tables.generations_schema(), "generations", unit, metadata)
-    table = pa.table(generation_columns(ordered), schema=schema)
+    table = _table(generation_columns(ordered), schema)
     path, samples = part_path("generations", unit), (sample_start, sample_end)
     job = _Job(run_dir, attempt, "generations", path, samples, schema, len(ordered), table.nbytes)
     return _write(job, [table])
@@ -130,10 +128,16 @@ def write_stimuli(run_dir: Path, samples: Sequence[Sample], *, attempt: str, met
         raise ValueError("sample indices must be 0, 1, … without gaps")
     labels = sorted({name for sample in ordered for name in sample.stimulus.labels})
     schema = _with_metadata(tables.stimuli_schema(labels), STIMULI, None, metadata)
-    columns = stimulus_columns(ordered, labels) or dict.fromkeys(schema.names, [])
-    table = pa.table(columns, schema=schema)
+    table = _table(stimulus_columns(ordered, labels), schema)
     job = _Job(run_dir, attempt, STIMULI, STIMULI_PATH, (0, len(ordered)), schema, len(ordered), table.nbytes)
     return _write(job, [table])
+
+
+def _table(columns: Mapping[str, Any], schema: Any) -> Table:
+    # Arrow would drop a column that the schema does not name.
+    if columns.keys() != set(schema.names):
+        raise ValueError(f"columns differ from the schema: {sorted(columns.keys() ^ set(schema.names))}")
+    return pa.table(columns, schema=schema)
 
 
 def _captures_job(
