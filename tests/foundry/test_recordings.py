@@ -9,7 +9,7 @@ from gguf import GGUFReader
 
 from tests.foundry.cases import CONTEXT, TINY_CASES
 from tests.foundry.files import dequantised, read_keys
-from tests.foundry.goldens import Golden, disagreement
+from tests.foundry.goldens import Golden, allowance, disagreement
 from tests.foundry.llama_float64 import Float64Llama
 from tests.foundry.tiny import tiny_llama
 
@@ -24,8 +24,8 @@ def test_recorded_states_are_those_of_float64(case: str, tmp_path: Path) -> None
     for index, prompt in enumerate(golden.prompts):
         states = exact.states(prompt)
         for key in ("h0", "l_out", "attn_contrib", "mlp_contrib", "result_norm", "logits"):
-            # Where llama.cpp stands from the formulas: f32 sums, and RoPE angles by repeated multiplication.
-            assert disagreement(golden.arrays[key][index], states[key][-1]).max() < 2e-5, (index, key)
+            bound = 1.5e-5 + allowance(len(prompt))
+            assert disagreement(golden.arrays[key][index], states[key][-1]).max() < bound, (index, key)
 
 
 @pytest.mark.parametrize("case", SHARED_LLAMAS)
