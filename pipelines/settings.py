@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+MAX_SHOWN: Final = 60
+MAX_LISTED: Final = 8
 BOOLEAN_WORDS: Final = {"no": "false", "off": "false", "n": "false", "yes": "true", "on": "true", "y": "true"}
 
 
@@ -31,6 +33,18 @@ def refuse(message: str) -> PydanticCustomError:
     return PydanticCustomError("ember", "{message}", {"message": message})
 
 
+def show(given: Any, source: str | None = None) -> str:
+    """Write a value as messages show it: as it was spelt (`source`) if known, collections by kind, long texts cut."""
+    if isinstance(given, dict) and len(given) != 1:
+        return f"a mapping of {len(given)} keys" if given else "an empty mapping"
+    if isinstance(given, (list, tuple)) and len(given) > MAX_LISTED:
+        return f"a list of {len(given)}"
+    if given is None:
+        return "nothing"
+    shown = repr(given) if isinstance(given, str) else source or repr(given)
+    return shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + "…"
+
+
 def closest(word: str, known: list[str]) -> str:
     """Return `; did you mean 'x'?`, or nothing when no known word is near."""
     near = get_close_matches(word, known, n=1, cutoff=0.6)
@@ -39,9 +53,9 @@ def closest(word: str, known: list[str]) -> str:
 
 def _input_path(given: str, info: ValidationInfo) -> str:
     if not given or "\0" in given:
-        raise refuse(f"found {given!r}, expected the path of a file")
+        raise refuse(f"found {show(given)}, expected the path of a file")
     if given.startswith("hf://"):
-        raise refuse(f"found {given!r}: hf:// is not supported yet; download the .gguf file and give its path")
+        raise refuse(f"found {show(given)}: hf:// is not supported yet; download the .gguf file and give its path")
     if given.startswith("builtin:"):
         return given
     base = (info.context or {}).get("base")
@@ -58,6 +72,21 @@ def _as_tuple(given: Any) -> Any:
 
 Listed = BeforeValidator(_as_tuple)
 """Lets a YAML list fill a tuple field, which a strict model would refuse."""
+
+
+def shorthand(key: str) -> BeforeValidator:
+    """Let plain text stand for a mapping whose only key is `key`."""
+
+    def expand(given: Any) -> Any:
+        if isinstance(given, str):
+            return {key: given}
+        if isinstance(given, (dict, Settings)):
+            return given
+        quoted = "; put it in quotes" if isinstance(given, (bool, int, float)) else ""
+        raise PydanticCustomError("text_or_mapping", "{hint}", {"hint": f"text, or a mapping with `{key}`{quoted}"})
+
+    return BeforeValidator(expand)
+
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 """A name that is safe in file names, column values and messages."""

@@ -178,6 +178,11 @@ class RunConfig(Settings):
         """The file that the configuration was read from."""
         return self._source
 
+    def with_engine(self, *, route: Literal["reference", "fast"], unit_rows: int) -> Self:
+        """Return the same run with what `auto` stands for filled in."""
+        engine = self.engine.model_copy(update={"route": route, "unit_rows": unit_rows})
+        return self.model_copy(update={"engine": engine})
+
     @model_validator(mode="after")
     def _does_something(self) -> Self:
         if not self.hooks.capture and self.generate is None:

@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ember.positions import KINDS, Position, SpanPart
 from ember.sites import SITES, SiteName
-from pipelines.settings import BOOLEAN_WORDS, closest, refuse
+from pipelines.settings import BOOLEAN_WORDS, closest, refuse, show
 
 UNITS: Final = {"B": 1} | {
     prefix + suffix: base**power
@@ -37,14 +37,14 @@ class NotYet:
 
     def _check(self, given: Any) -> Any:
         if given not in self.allowed:
-            raise refuse(f"found {given!r}: {self.what} will come with a later version; remove this key")
+            raise refuse(f"found {show(given)}: {self.what} will come with a later version; remove this key")
         return () if given == [] else given
 
 
 def _add_bos(given: Any) -> Any:
     if given == "file" or isinstance(given, bool):
         return given
-    raise refuse(f"found {given!r}, expected file, true or false{boolean_hint(given)}")
+    raise refuse(f"found {show(given)}, expected file, true or false{boolean_hint(given)}")
 
 
 def boolean_hint(given: Any) -> str:
@@ -56,7 +56,7 @@ def boolean_hint(given: Any) -> str:
 def _workers(given: Any) -> Any:
     if given == "auto" or (isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 10_000):
         return given
-    raise refuse(f"found {given!r}, expected auto or a whole number from 1")
+    raise refuse(f"found {show(given)}, expected auto or a whole number from 1")
 
 
 def _unit_rows(given: Any) -> Any:
@@ -64,7 +64,7 @@ def _unit_rows(given: Any) -> Any:
         return None
     if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 2**24:
         return given
-    raise refuse(f"found {given!r}, expected auto or a number of token rows from 1 to {2**24}")
+    raise refuse(f"found {show(given)}, expected auto or a number of token rows from 1 to {2**24}")
 
 
 def _memory(given: Any) -> Any:
@@ -72,9 +72,11 @@ def _memory(given: Any) -> Any:
         return given
     size = _bytes(given)
     if size is None:
-        raise refuse(f"found {given!r}, expected auto, a number of bytes, or a size such as 2GiB or 1500MB")
+        raise refuse(f"found {show(given)}, expected auto, a number of bytes, or a size such as 2GiB or 1500MB")
     if size < LEAST_MEMORY:
-        raise refuse(f"found {given!r}, expected at least 64MiB: a worker needs that much before it has done anything")
+        raise refuse(
+            f"found {show(given)}, expected at least 64MiB: a worker needs that much before it has done anything"
+        )
     return size
 
 
@@ -94,14 +96,14 @@ def _scheduler(given: Any) -> Any:
     ):
         return given
     near = closest(given, ["local", "serial"]) if isinstance(given, str) else ""
-    raise refuse(f"found {given!r}, expected local, serial, tcp://host:port or a scheduler file (.json){near}")
+    raise refuse(f"found {show(given)}, expected local, serial, tcp://host:port or a scheduler file (.json){near}")
 
 
 def _site(given: Any) -> Any:
     if isinstance(given, str) and given in SITES:
         return given
     near = closest(given, list(SITES)) if isinstance(given, str) else ""
-    raise refuse(f"found {given!r}, expected one of {', '.join(SITES)}{near}")
+    raise refuse(f"found {show(given)}, expected one of {', '.join(SITES)}{near}")
 
 
 def _layers(given: Any) -> Any:
@@ -109,9 +111,9 @@ def _layers(given: Any) -> Any:
         return given
     listed = isinstance(given, (list, tuple)) and all(isinstance(n, int) and not isinstance(n, bool) for n in given)
     if not listed or not given:
-        raise refuse(f"found {given!r}, expected all or a list of layers such as [0, 5, -1] (-1 is the last)")
+        raise refuse(f"found {show(given)}, expected all or a list of layers such as [0, 5, -1] (-1 is the last)")
     if len(set(given)) != len(given):
-        raise refuse(f"found {given!r}: a layer is listed twice")
+        raise refuse(f"found {show(given)}: a layer is listed twice")
     return tuple(given)
 
 
@@ -130,10 +132,14 @@ def parse_position(given: Any) -> Position:
         raise refuse(
             "found generated: states of generated tokens will come with a later version; use a prompt position"
         )
+    if isinstance(given, dict) and isinstance(given.get("index"), int) and given["index"] < 0:
+        raise refuse(
+            f"found {show(given)}: index counts from 0; to count from the end use from_end (0 is the last token)"
+        )
     found = _mapped_position(given) if isinstance(given, dict) and len(given) == 1 else None
     if found is None:
         near = closest(given, [*KINDS]) if isinstance(given, str) else ""
-        raise refuse(f"found {given!r}, expected {_POSITIONS}{near}")
+        raise refuse(f"found {show(given)}, expected {_POSITIONS}{near}")
     return found
 
 

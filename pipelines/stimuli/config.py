@@ -7,13 +7,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from pipelines.settings import InputPath, Listed, Settings, Word
+from pipelines.settings import InputPath, Listed, Settings, Word, shorthand
 from pipelines.stimuli.record import ExpectMode
 
 Script = Literal["vocalised", "bare", "translit"]
 Labels = dict[Word, str]
 Occurrence = Annotated[int, Field(ge=1)]
-RESERVED: Final = ("prompt", "id", "template")
 
 
 class CommonConfig(Settings):
@@ -24,18 +23,6 @@ class CommonConfig(Settings):
     containing it."""
     allow_leaks: bool = False
     """Go on although a prompt's text gives a label away that `reveals` does not declare."""
-
-
-def _long_root(given: Any) -> Any:
-    return {"root": given} if isinstance(given, str) else given
-
-
-def _long_pattern(given: Any) -> Any:
-    return {"pattern": given} if isinstance(given, str) else given
-
-
-def _long_item(given: Any) -> Any:
-    return {"prompt": given} if isinstance(given, str) else given
 
 
 class RootConfig(Settings):
@@ -76,9 +63,9 @@ class RootPatternConfig(CommonConfig):
 
     generate: Literal["root_pattern"]
     """The generator."""
-    roots: Annotated[tuple[Annotated[RootConfig, BeforeValidator(_long_root)], ...], Listed, Field(min_length=1)]
+    roots: Annotated[tuple[Annotated[RootConfig, shorthand("root")], ...], Listed, Field(min_length=1)]
     """Roots, real or invented."""
-    patterns: Annotated[dict[Word, Annotated[PatternConfig, BeforeValidator(_long_pattern)]], Field(min_length=1)]
+    patterns: Annotated[dict[Word, Annotated[PatternConfig, shorthand("pattern")]], Field(min_length=1)]
     """Patterns by name."""
     templates: Annotated[dict[Word, TemplateConfig], Field(min_length=1)]
     """Prompts by name."""
@@ -118,7 +105,7 @@ class ItemConfig(Settings):
 class ItemsConfig(CommonConfig):
     """Stimuli listed in the config."""
 
-    items: Annotated[tuple[Annotated[ItemConfig, BeforeValidator(_long_item)], ...], Listed, Field(min_length=1)]
+    items: Annotated[tuple[Annotated[ItemConfig, shorthand("prompt")], ...], Listed, Field(min_length=1)]
     """The stimuli, in order."""
     reveals: Annotated[tuple[str, ...], Listed] = ()
     """Labels that can be read off every prompt."""
