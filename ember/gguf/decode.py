@@ -71,7 +71,7 @@ def _f16(blocks: Bytes, out: Floats) -> None:
 
 
 def _bf16(blocks: Bytes, out: Floats) -> None:
-    """The upper half of a float32."""
+    """Put the stored halves back to where they stood, the upper half of a float32."""
     np.left_shift(blocks.view("<u2"), 16, out=out.view(np.uint32), dtype=np.uint32)
 
 
