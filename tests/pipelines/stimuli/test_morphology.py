@@ -1,6 +1,7 @@
 """Root and pattern against forms that stand in dictionaries and grammars, checked by hand."""
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 
