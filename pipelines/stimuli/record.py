@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 ExpectMode = Literal["exact", "prefix", "contains"]
+Script = Literal["vocalised", "bare", "translit"]
+"""Arabic with marks, Arabic without, or the transliteration of `pipelines.stimuli.translit`."""
+Normalize = Literal["none", "nfc"]
 
 
 @dataclass(frozen=True, slots=True)
