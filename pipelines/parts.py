@@ -5,7 +5,10 @@ A leaf without pyarrow: receipts and the manifest carry these records.
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
+
+from pipelines.errors import VerifyError
 
 LAYOUT: Final = "ember.layout/v1"
 """Tables, columns and writer options together."""
@@ -33,6 +36,26 @@ class PartFile:
     sample_start: int
     sample_end: int
     """Half-open range of sample indices that the file answers for."""
+
+
+def confined(run_dir: Path, part: PartFile) -> Path:
+    """Return where a part lies; raises VerifyError unless its path is the name of a part of its table, without links.
+
+    A manifest may come from anywhere: its paths are judged by themselves, before anything is opened.
+    """
+    named = STIMULI_PATH if part.table == STIMULI else rf"{re.escape(part.table)}/part-{_UNIT.pattern}\.parquet"
+    if part.table not in (*TABLES, STIMULI) or not re.fullmatch(named, part.path):
+        raise VerifyError(
+            f"{part.path!r}: no path of a part of table {part.table!r}; it must lie in the run directory under the "
+            "name that Ember gives it, so it was not looked at"
+        )
+    path = run_dir / part.path
+    for step in (path.parent, path):
+        if step != run_dir and step.is_symlink():
+            raise VerifyError(
+                f"{part.path!r}: {step.name} is a symbolic link; parts are plain files of the run directory"
+            )
+    return path
 
 
 def part_path(table: str, unit: int | str) -> str:

@@ -9,6 +9,7 @@ columns and types as any other. Only a label that a stimulus does not have is nu
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,10 @@ from pyarrow import Table as Table
 from pipelines.rows import LABEL_PREFIX
 
 Buffer = NDArray[Any]
+
+DAMAGE: Final = (pa.ArrowException, OSError, ValueError, OverflowError)
+"""What reading a file may raise that Ember did not write."""
+
 
 INDEX_COLUMNS: Final = (
     "sample_index", "stimulus_id", "site", "layer", "capture",
@@ -55,6 +60,12 @@ def activations_schema(width: int, dtype: str) -> Any:
             _field(VALUES, pa.list_(_field("element", element), width)),
         ]
     )
+
+
+def index_schema() -> Any:
+    """Return the schema of `activations` without the vectors."""
+    schema = activations_schema(1, "float32")
+    return schema.remove(schema.get_field_index(VALUES))
 
 
 def generations_schema() -> Any:
@@ -107,11 +118,22 @@ def open_part(path: Path) -> Any:
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
-def read_groups(path: Path, columns: Sequence[str] | None = None) -> Iterator[Table]:
-    """Row groups of a file, one after the other, as Arrow tables."""
+def schema_and_count(path: Path) -> tuple[Any, dict[str, str], int]:
+    """Return a file's schema without metadata, its metadata, and its number of rows."""
     with open_part(path) as part:
-        for i in range(part.num_row_groups):
-            yield part.read_row_group(i, columns=list(columns) if columns else None)
+        schema = part.schema_arrow
+        metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+        return schema.remove_metadata(), metadata, part.metadata.num_rows
+
+
+def read_groups(
+    path: Path, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
+) -> Iterator[Table]:
+    """Row groups of a file (all, or those given), one after the other, as Arrow tables without metadata."""
+    with open_part(path) as part:
+        for i in range(part.num_row_groups) if groups is None else groups:
+            table = part.read_row_group(i, columns=None if columns is None else list(columns))
+            yield table.replace_schema_metadata(None)
 
 
 def empty_array(kind: Any) -> Any:
@@ -145,3 +167,97 @@ def _text_leaves(array: Any) -> list[Buffer]:
     if data is None or not len(array):
         return [lengths, np.empty(0, np.uint8)]
     return [lengths, np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group of `activations` or `logits`: rows of one capture, site and layer."""
+
+    index: int
+    rows: int
+    capture: str
+    site: str
+    layer: int
+    only_step: int | None
+    """The step of all its rows; None if they differ."""
+
+
+def groups_of(part: Any) -> list[Group]:
+    """Row groups of an open part, told by the statistics in its footer; raises ValueError where they are missing."""
+    groups = []
+    for i in range(part.num_row_groups):
+        group = part.metadata.row_group(i)
+        columns = [group.column(c) for c in range(group.num_columns)]
+        bounds = {column.path_in_schema: column.statistics for column in columns}
+        capture, site, layer = (_only(bounds, name, i) for name in ("capture", "site", "layer"))
+        steps = bounds["step"]
+        only = int(steps.min) if steps and steps.has_min_max and steps.min == steps.max else None
+        groups.append(Group(i, group.num_rows, str(capture), str(site), int(layer), only))
+    return groups
+
+
+def width_of(part: Any) -> int:
+    """Numbers in a row of an open part of `activations` or `logits`."""
+    return int(part.schema_arrow.field(VALUES).type.list_size)
+
+
+def _only(bounds: dict[str, Any], name: str, group: int) -> Any:
+    found = bounds.get(name)
+    if found is None or not found.has_min_max or found.min != found.max:
+        raise ValueError(
+            f"row group {group} is not of one {name}; Ember writes one row group per capture, site and layer"
+        )
+    return found.min
+
+
+def read_group(part: Any, group: int, columns: Sequence[str]) -> Table:
+    """Columns of one row group."""
+    return part.read_row_group(group, columns=list(columns))
+
+
+def fill(out: NDArray[np.float32], table: Table, keep: NDArray[np.bool_] | None = None) -> None:
+    """Copy the vectors of `table` (those to `keep`) into `out` [rows, width], once and without Python lists."""
+    start = row = 0
+    for chunk in table[VALUES].chunks:
+        # flatten, because .values ignores the offset of a slice.
+        values = chunk.flatten().to_numpy().reshape(len(chunk), -1)
+        if keep is not None:
+            values = values[keep[row : row + len(chunk)]]
+        row += len(chunk)
+        out[start : start + len(values)] = values
+        start += len(values)
+
+
+def column(table: Table, name: str) -> NDArray[Any]:
+    """Return a column of numbers as a NumPy array."""
+    return np.asarray(table[name].to_numpy())
+
+
+def ragged(table: Table, name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return a column of lists as its flat values and, for each row, where its values start (rows + 1 numbers)."""
+    joined = table[name].combine_chunks()
+    lengths = np.asarray(joined.value_lengths().to_numpy(zero_copy_only=False), np.int64)
+    return joined.flatten().to_numpy(), np.concatenate([[0], np.cumsum(lengths)])
+
+
+def only_value(table: Table, name: str) -> Any:
+    """Return the value that all rows of a column share; raises ValueError if they differ."""
+    found = table[name].unique()
+    if len(found) != 1:
+        raise ValueError(f"a row group has {len(found)} values of {name}, expected one")
+    return found[0].as_py()
+
+
+def same_texts(texts: Any, reference: Any, rows: NDArray[Any]) -> bool:
+    """Whether the column `texts` is the column `reference` at `rows`."""
+    return bool(texts.combine_chunks().equals(reference.combine_chunks().take(pa.array(rows))))
+
+
+def joined(found: Sequence[Table], schema: Any) -> Table:
+    """Return tables as one; `schema` is that of none at all."""
+    return pa.concat_tables(found) if found else schema.empty_table()
+
+
+def read_table(paths: Sequence[Path], schema: Any = None) -> Table:
+    """Return several parts as one table without metadata, in the given order; `schema` is that of none at all."""
+    return joined([group for path in paths for group in read_groups(path)], schema)

@@ -1,0 +1,190 @@
+"""Reading a finished run: matrices for analysis, tables for everything else.
+
+    run = pipelines.load("outputs/roots")
+    X = run.matrix(site="after_layer", layer=7)          # [stimuli, hidden] float32, in the order of run.stimuli
+    y = run.stimuli["label_root"].to_pylist()
+
+Needs no model and no engine.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ember.errors import InputError
+from ember.sites import NO_LAYER, SITES
+from pipelines import tables
+from pipelines.errors import RunError
+from pipelines.manifest import MANIFEST, CaptureRecord, Manifest, read_manifest
+from pipelines.parts import STIMULI, confined
+from pipelines.verify import verify as verify_run
+
+
+@dataclass(frozen=True, slots=True)
+class _Pick:
+    """Rows of one row group that belong to an answer."""
+
+    path: Path
+    group: int
+    keep: NDArray[np.bool_] | None
+    """Which of its rows; None: all."""
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run on disk; nothing is read before it is asked for."""
+
+    directory: Path
+    manifest: Manifest
+
+    @property
+    def captures(self) -> tuple[CaptureRecord, ...]:
+        """What was captured, in the order of the config."""
+        return self.manifest.origin.captures
+
+    @property
+    def stimuli(self) -> tables.Table:
+        """Stimuli as an Arrow table in sample order; those that failed, and so have no rows, are left out."""
+        table = self._table(STIMULI, tables.stimuli_schema(()))
+        if not self.manifest.failed_samples:
+            return table
+        return table.filter(~np.isin(tables.column(table, "sample_index"), self.manifest.failed_samples))
+
+    @property
+    def generations(self) -> tables.Table:
+        """Continuations as an Arrow table in sample order, without rows if nothing was generated."""
+        return self._table("generations", tables.generations_schema())
+
+    def sites(self) -> tuple[str, ...]:
+        """Sites that were captured, in firing order."""
+        found = {capture.site for capture in self.captures}
+        return tuple(site for site in SITES if site in found)
+
+    def layers(self, site: str, capture: str | None = None) -> tuple[int, ...]:
+        """Layers captured at `site`, in ascending order."""
+        return tuple(sorted({layer for found in self._named(site, capture) for layer in found.layers}))
+
+    def matrix(
+        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = -1
+    ) -> NDArray[np.float32]:
+        """Return one site and layer as float32 [rows, width], C-contiguous, in the order of samples.
+
+        A capture of one position per prompt gives [stimuli, hidden], aligned with `stimuli`. One of several positions
+        gives a row for each; `rows` says which. Negative layers count from the last; the logits sites need none.
+        `capture` is needed only where several captures have the site and layer. `step` -1 is the prompt, None all.
+        Raises InputError, listing what there is.
+        """
+        chosen, number = self._select(site, layer, capture)
+        picks = list(self._picks(chosen, number, step))
+        out = np.empty((sum(pick.rows for pick in picks), chosen.width), np.float32)
+        row = 0
+        for pick in picks:
+            with tables.open_part(pick.path) as part:
+                found = tables.read_group(part, pick.group, [tables.VALUES])
+                tables.fill(out[row : row + pick.rows], found, pick.keep)
+            row += pick.rows
+        return out
+
+    def rows(
+        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = -1
+    ) -> tables.Table:
+        """Return the columns beside the vectors as an Arrow table, row for row with `matrix` of the same arguments."""
+        chosen, number = self._select(site, layer, capture)
+        found = [
+            table if pick.keep is None else table.filter(pick.keep)
+            for pick in self._picks(chosen, number, step)
+            for table in tables.read_groups(pick.path, tables.INDEX_COLUMNS, [pick.group])
+        ]
+        return tables.joined(found, tables.index_schema())
+
+    def _table(self, name: str, schema: Any) -> tables.Table:
+        parts = self.manifest.parts_of(name)
+        return tables.read_table([confined(self.directory, part) for part in parts], schema)
+
+    def _named(self, site: str, capture: str | None) -> list[CaptureRecord]:
+        found = [c for c in self.captures if c.site == site and capture in (None, c.name)]
+        if not found:
+            wanted = f"site {site!r}" + (f", capture {capture!r}" if capture is not None else "")
+            raise InputError(f"this run has no {wanted}; it has {self._offer()}")
+        return found
+
+    def _select(self, site: str, layer: int | None, capture: str | None) -> tuple[CaptureRecord, int]:
+        named = self._named(site, capture)
+        number = self._layer(site, layer)
+        found = [c for c in named if number in c.layers]
+        if not found:
+            raise InputError(f"layer {layer} of {site} was not captured; this run has {self._offer()}")
+        if len(found) > 1:
+            names = ", ".join(repr(c.name) for c in found)
+            raise InputError(f"{len(found)} captures have layer {layer} of {site}: choose one of capture={names}")
+        return found[0], number
+
+    def _layer(self, site: str, layer: int | None) -> int:
+        if not SITES[site].per_layer:
+            if layer not in (None, NO_LAYER):
+                raise InputError(f"site {site} has no layers; leave `layer` out")
+            return NO_LAYER
+        if layer is None:
+            raise InputError(f"site {site} needs `layer`; this run has {self._offer()}")
+        return layer + int(self.manifest.origin.model["n_layers"]) if layer < 0 else layer
+
+    def _picks(self, capture: CaptureRecord, layer: int, step: int | None) -> Iterator[_Pick]:
+        for record in self.manifest.parts_of(capture.table):
+            path = confined(self.directory, record)
+            with tables.open_part(path) as part:
+                if tables.width_of(part) != capture.width:
+                    raise RunError(
+                        f"{record.path} is not the file that the manifest describes; see `ember pipeline verify`"
+                    )
+                for group in tables.groups_of(part):
+                    if (group.capture, group.site, group.layer) == (capture.name, capture.site, layer):
+                        yield _pick(path, part, group, step)
+
+    def _offer(self) -> str:
+        return "; ".join(f"{c.name!r}: {c.site}, {_layers(c.layers)}, {c.position}" for c in self.captures) or "nothing"
+
+
+def load(run_dir: str | Path, *, verify: bool = False, partial: bool = False) -> Run:
+    """Open the run in `run_dir`.
+
+    `verify` checks every file first. A run in which some prompts failed needs `partial`: it then holds only the others.
+    Raises InputError if there is no such directory, RunError for a run that is unfinished or partial, VerifyError for a
+    damaged one.
+    """
+    directory = Path(run_dir)
+    if not directory.is_dir():
+        raise InputError(f"{directory} is not a directory; give the output.dir of a finished run")
+    if not (directory / MANIFEST).exists():
+        raise RunError(
+            f"{directory} holds no finished run: there is no {MANIFEST}. "
+            "Run the same `ember pipeline run CONFIG` again: it goes on where it stopped"
+        )
+    if verify:
+        verify_run(directory)
+    manifest = read_manifest(directory)
+    if manifest.failed_samples and not partial:
+        raise RunError(
+            f"{len(manifest.failed_samples)} of {manifest.samples} prompts of {directory} failed (see failures.jsonl). "
+            "Run it again to retry them, or read the others with load(..., partial=True)"
+        )
+    return Run(directory, manifest)
+
+
+def _pick(path: Path, part: Any, group: tables.Group, step: int | None) -> _Pick:
+    if step is None or group.only_step == step:
+        return _Pick(path, group.index, None, group.rows)
+    keep = tables.column(tables.read_group(part, group.index, ["step"]), "step") == step
+    return _Pick(path, group.index, keep, int(keep.sum()))
+
+
+def _layers(layers: tuple[int, ...]) -> str:
+    if layers == (NO_LAYER,):
+        return "no layer"
+    if len(layers) > 2 and layers == tuple(range(layers[0], layers[-1] + 1)):
+        return f"layers {layers[0]} to {layers[-1]}"
+    return f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
