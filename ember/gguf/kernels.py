@@ -4,11 +4,14 @@ Each takes `raw` uint8 [bytes] and `out` float32 [values], both flat. Small inte
 which is exact; half-precision scales by `half_to_float`, which is exact for all 65,536 of them.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ember.numba_support import helper, kernel
+
+READS: Final = "void(Array(uint8, 1, 'C', readonly=True), float32[::1])"
+"""Mapped tensors are read-only; numba takes writable arrays for them as well."""
 
 
 @helper
@@ -34,14 +37,14 @@ def half_at(raw: Any, at: int) -> Any:
     return half_to_float(np.uint32(np.uint32(raw[at]) | (np.uint32(raw[at + 1]) << np.uint32(8))))
 
 
-@kernel("void(uint8[::1], float32[::1])")
+@kernel(READS)
 def f16(raw: Any, out: Any) -> None:
     """Decode F16."""
     for i in range(out.size):
         out[i] = half_at(raw, 2 * i)
 
 
-@kernel("void(uint8[::1], float32[::1])")
+@kernel(READS)
 def q8_0(raw: Any, out: Any) -> None:
     """Decode Q8_0."""
     for block in range(out.size // 32):
@@ -52,7 +55,7 @@ def q8_0(raw: Any, out: Any) -> None:
             into[i] = np.float32(np.int8(values[i])) * scale
 
 
-@kernel("void(uint8[::1], float32[::1])")
+@kernel(READS)
 def q4_0(raw: Any, out: Any) -> None:
     """Decode Q4_0."""
     for block in range(out.size // 32):
@@ -64,7 +67,7 @@ def q4_0(raw: Any, out: Any) -> None:
             into[16 + i] = np.float32(np.int32(packed[i] >> 4) - np.int32(8)) * scale
 
 
-@kernel("void(uint8[::1], float32[::1])")
+@kernel(READS)
 def q4_1(raw: Any, out: Any) -> None:
     """Decode Q4_1."""
     for block in range(out.size // 32):
@@ -93,7 +96,7 @@ def k_minimum(packed: Any, group: int) -> Any:
     return np.float32(np.int32((packed[group + 4] >> 4) | ((packed[group] >> 2) & 48)))
 
 
-@kernel("void(uint8[::1], float32[::1])")
+@kernel(READS)
 def q4_k(raw: Any, out: Any) -> None:
     """Decode Q4_K."""
     for block in range(out.size // 256):
@@ -110,7 +113,7 @@ def q4_k(raw: Any, out: Any) -> None:
                 into[32 + i] = scale_b * np.float32(np.int32(values[i] >> 4)) - minimum_b
 
 
-@kernel("void(uint8[::1], float32[::1])")
+@kernel(READS)
 def q6_k(raw: Any, out: Any) -> None:
     """Decode Q6_K."""
     for block in range(out.size // 256):

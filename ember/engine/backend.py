@@ -1,0 +1,52 @@
+"""The primitives that families are written in. Two classes implement them: `reference` and `fast`.
+
+Rows are independent: no primitive mixes token rows, except attention, which the step arranges. A result may reuse
+memory: it is valid until the same primitive runs again for the same role, and `add` may write into its first operand.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ember.engine.attention import TileGroup
+from ember.engine.cache import LayerCache
+from ember.engine.linear import Linear
+from ember.engine.rope import Rope
+from ember.work import Floats, Tokens
+
+
+class Backend(Protocol):
+    """Math of one route. T token rows, D width, N and K features out and in, E head width."""
+
+    route: str
+
+    def embed(self, weight: Linear, tokens: Tokens) -> Floats:
+        """Rows of an embedding, decoded on demand: [T] -> [T, D]."""
+
+    def matmul(self, x: Floats, weight: Linear) -> Floats:
+        """x @ weight.T: [T, K] -> [T, N]."""
+
+    def head_slices(self, x: Floats, weight: Linear) -> Iterator[tuple[int, int, Floats]]:
+        """x @ weight[start:stop].T over the vocabulary: yields (start, stop, [T, stop - start])."""
+
+    def rms_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
+        """x / sqrt(mean(x²) + eps) · weight over the last axis: [T, D] -> [T, D]."""
+
+    def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope) -> Floats:
+        """Turn the pairs of every head in x by their positions: [T, heads·E] -> [T, heads·E]."""
+
+    def silu_mul(self, gate: Floats, up: Floats) -> Floats:
+        """silu(gate) · up: [T, F] -> [T, F]."""
+
+    def add(self, x: Floats, y: Floats) -> Floats:
+        """x + y."""
+
+    def attend_tiles(
+        self, q: Floats, k: Floats, v: Floats, groups: list[TileGroup], heads: tuple[int, int], scale: float
+    ) -> Floats:
+        """Causal attention of query rows q [T, H·E] over key rows k, v [R + 1, K·E] (the last row is zeros) in tiles."""
+
+    def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
+        """Attention of one query a sequence, q [S, H·E], over its cached keys and values, in a fixed order."""

@@ -1,0 +1,142 @@
+"""The fast route: the same operations in the same order, element-wise work in kernels, buffers kept from call to call.
+
+Differs from the reference only by rounding: within the envelopes of `ember.tolerances`.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ember.engine import kernels
+from ember.engine.attention import BLOCK, TileGroup
+from ember.engine.cache import LayerCache
+from ember.engine.linear import Linear
+from ember.engine.padding import least_rows
+from ember.engine.rope import Rope, RopeTables
+from ember.engine.weights import HEAD_SLICE_BYTES, WeightStore, slice_borders
+from ember.work import Floats, Tokens
+
+
+class Buffers:
+    """Flat scratch by role, grown when needed and never given back: nothing is allocated in steady state."""
+
+    def __init__(self) -> None:
+        self._flat: dict[str, Floats] = {}
+
+    def take(self, role: str, *shape: int) -> Floats:
+        """Return an uninitialised C-contiguous array of `shape`, valid until the role is taken again."""
+        size = int(np.prod(shape))
+        if role not in self._flat or self._flat[role].size < size:
+            self._flat[role] = np.empty(size, np.float32)
+        return self._flat[role][:size].reshape(shape)
+
+
+class FastBackend:
+    """Primitives on numba kernels and BLAS (see `ember.engine.backend`)."""
+
+    route = "fast"
+
+    def __init__(self, store: WeightStore) -> None:
+        self.store = store
+        self._buffers = Buffers()
+        self._tables: dict[int, RopeTables] = {}
+
+    def embed(self, weight: Linear, tokens: Tokens) -> Floats:
+        """See `Backend.embed`."""
+        return self.store.gather(weight, tokens)
+
+    def matmul(self, x: Floats, weight: Linear) -> Floats:
+        """See `Backend.matmul`."""
+        borders = slice_borders(weight.out_features, weight.in_features)
+        least = max(least_rows(stop - start, weight.in_features) for start, stop in borders)
+        rows = self._padded(x, least)
+        out = self._buffers.take(weight.role, len(rows), weight.out_features)
+        for start, stop, part in self.store.slices(weight):
+            np.matmul(rows, part.T, out=out[:, start:stop])
+        return out[: len(x)]
+
+    def _padded(self, x: Floats, least: int) -> Floats:
+        if len(x) >= least:
+            return x
+        rows = self._buffers.take("padding", least, x.shape[1])
+        rows[: len(x)] = x
+        rows[len(x) :] = 0
+        return rows
+
+    def head_slices(self, x: Floats, weight: Linear) -> Iterator[tuple[int, int, Floats]]:
+        """Yield (start, stop, x @ weight[start:stop].T) over the vocabulary: [T, D] -> [T, stop - start] each."""
+        for start, stop, part in self.store.slices(weight, HEAD_SLICE_BYTES):
+            rows = self._padded(x, least_rows(*part.shape))
+            out = self._buffers.take("head", len(rows), stop - start)
+            np.matmul(rows, part.T, out=out)
+            yield start, stop, out[: len(x)]
+
+    def rms_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
+        """See `Backend.rms_norm`."""
+        out = self._buffers.take(role, *x.shape)
+        kernels.rms_norm(x, weight, np.float32(eps), out)
+        return out
+
+    def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope) -> Floats:
+        """See `Backend.rope`; turns x in place."""
+        tables = self._tables.setdefault(id(rope), RopeTables(rope))
+        tables.reach(int(positions.max(initial=-1)) + 1)
+        turn = kernels.rope_neighbours if rope.layout == "neighbours" else kernels.rope_halves
+        turn(x, positions, tables.cos, tables.sin, rope.rotated)
+        return x
+
+    def silu_mul(self, gate: Floats, up: Floats) -> Floats:
+        """See `Backend.silu_mul`; writes into gate."""
+        kernels.silu_mul(gate, up)
+        return gate
+
+    def add(self, x: Floats, y: Floats) -> Floats:
+        """See `Backend.add`; writes into x."""
+        kernels.add(x, y)
+        return x
+
+    def attend_tiles(
+        self, q: Floats, k: Floats, v: Floats, groups: list[TileGroup], heads: tuple[int, int], scale: float
+    ) -> Floats:
+        """See `Backend.attend_tiles`."""
+        n_heads, n_kv = heads
+        rep, key_size, value_size = n_heads // n_kv, k.shape[1] // n_kv, v.shape[1] // n_kv
+        out = self._buffers.take("attended", len(q), n_heads * value_size)
+        take = self._buffers.take
+        for group in groups:
+            tiles, n_keys = group.keys.shape
+            queries = take("queries", tiles, n_kv, rep * BLOCK, key_size)
+            keys = take("keys", tiles, n_kv, n_keys, key_size)
+            values = take("values", tiles, n_kv, n_keys, value_size)
+            kernels.gather_queries(q, group.queries, n_kv, rep, queries)
+            kernels.gather_keys(k, group.keys, keys)
+            kernels.gather_keys(v, group.keys, values)
+            scores = take("scores", tiles, n_kv, rep * BLOCK, n_keys)
+            np.matmul(queries, keys.transpose(0, 1, 3, 2), out=scores)
+            kernels.masked_softmax(scores, BLOCK, group.first_query, group.first_key, group.window, np.float32(scale))
+            mixed = take("mixed", tiles, n_kv, rep * BLOCK, value_size)
+            np.matmul(scores, values, out=mixed)
+            kernels.scatter(mixed, group.queries, rep, out)
+        return out
+
+    def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
+        """See `Backend.attend_cached`."""
+        n_heads, n_kv = heads
+        out = self._buffers.take("attended", len(q), n_heads * cache.value_size)
+        scores = self._buffers.take("cached_scores", int(cache.lengths.max()))
+        kernels.attend_cached(
+            q,
+            cache.keys,
+            cache.values,
+            cache.key_starts,
+            cache.value_starts,
+            cache.capacities,
+            cache.lengths,
+            n_kv,
+            n_heads // n_kv,
+            np.float32(scale),
+            scores,
+            out,
+        )
+        return out

@@ -1,0 +1,24 @@
+"""A linear's weight as the engine meets it."""
+
+from dataclasses import dataclass
+
+from ember.gguf import TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A weight of a linear or an embedding: [out, in] in the file's own blocks, and its part in the family."""
+
+    info: TensorInfo
+    role: str
+    """The tensor's name without its layer; two weights of one role never live at once."""
+
+    @property
+    def out_features(self) -> int:
+        """Rows of the weight."""
+        return self.info.shape[0]
+
+    @property
+    def in_features(self) -> int:
+        """Columns of the weight."""
+        return self.info.shape[1]

@@ -1,0 +1,184 @@
+"""Prefill of a unit, weight-stationary: all rows go through layer 0, then through layer 1, …
+
+Rows are the nodes of the unit's prefix tree. They go through a layer in chunks of at most CHUNK_ROWS, so that a prompt
+longer than a unit needs no larger scratch; a row's history always lies in its own or an earlier chunk. The last layer
+that anybody needs computes only the rows that somebody needs from it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ember.card import BoundModel
+from ember.engine.attention import Index, TileGroup, plan_tiles
+from ember.engine.backend import Backend
+from ember.engine.cache import KVCache
+from ember.engine.sinks import Sink
+from ember.units import PrefixTree
+from ember.work import Floats, NonFinite
+
+CHUNK_ROWS: Final = 4096
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A range of rows of the tree and, of these, the ones that the last layer keeps."""
+
+    tree: PrefixTree
+    start: int
+    stop: int
+    kept: Index
+    """Ascending rows of the tree, all in [start, stop)."""
+
+    @cached_property
+    def rows(self) -> Index:
+        """All rows of the chunk."""
+        return np.arange(self.start, self.stop, dtype=np.int32)
+
+    def place(self, rows: Index) -> NDArray[np.int32]:
+        """Place of every row of the tree among `rows`, or -1."""
+        where = np.full(len(self.tree.tokens), -1, np.int32)
+        where[rows] = np.arange(len(rows), dtype=np.int32)
+        return where
+
+
+class ChunkRows:
+    """One chunk in one state, whole or pruned: positions, places and tiles, made when first needed."""
+
+    def __init__(self, chunk: Chunk, rows: Index) -> None:
+        self._chunk = chunk
+        self.rows = rows
+        self.positions = chunk.tree.positions[rows]
+        self.where = chunk.place(rows)
+        self._tiles: dict[int, list[TileGroup]] = {}
+
+    def tiles(self, window: int) -> list[TileGroup]:
+        """Tiles of these rows under a window."""
+        if window not in self._tiles:
+            self._tiles[window] = plan_tiles(self._chunk.tree, self.rows, window)
+        return self._tiles[window]
+
+
+class Prefill:
+    """One evaluation of all prompts of a unit."""
+
+    def __init__(
+        self, model: BoundModel, be: Backend, tree: PrefixTree, sinks: list[Sink], kept: Index, depth: int
+    ) -> None:
+        self.model, self.be, self.tree, self.sinks = model, be, tree, sinks
+        self.kept = kept
+        """Rows that somebody needs from layer `depth - 1`, ascending."""
+        self.depth = depth
+        self.failures: dict[int, NonFinite] = {}
+        self.keys: Floats = np.empty((0, 0), np.float32)
+        self.values: Floats = self.keys
+        self._chunks = [self._chunk(start) for start in range(0, len(tree.tokens), CHUNK_ROWS)]
+
+    def _chunk(self, start: int) -> tuple[ChunkRows, ChunkRows]:
+        stop = min(start + CHUNK_ROWS, len(self.tree.tokens))
+        kept = self.kept[(self.kept >= start) & (self.kept < stop)]
+        chunk = Chunk(self.tree, start, stop, kept)
+        return ChunkRows(chunk, chunk.rows), ChunkRows(chunk, kept)
+
+    def run(self, cache: KVCache | None) -> Floats:
+        """Run the layers; returns the residual stream of the kept rows, [kept, D]. Fills `cache` where given."""
+        model, be = self.model, self.be
+        x = model.family.embed(be, model.config, model.weights, self.tree.tokens, self.tree.positions)  # [R, D]
+        self._check(x, np.arange(len(x), dtype=np.int32), NonFinite(0, "before_layer"))
+        for layer in range(self.depth):
+            x = self._layer(layer, x)
+            rows = self.kept if layer == self.depth - 1 else np.arange(len(x), dtype=np.int32)
+            self._check(x, rows, NonFinite(layer, "after_layer"))
+            if cache is not None:
+                self._fill(cache, layer)
+        self._tap_input(x)
+        return x if self.depth else x[self.kept]
+
+    def _layer(self, layer: int, x: Floats) -> Floats:
+        last = layer == self.depth - 1
+        out = np.empty((len(self.kept), x.shape[1]), x.dtype) if last else x
+        done = 0
+        for whole, kept in self._chunks:
+            state = whole if not last or len(kept.rows) == len(whole.rows) else kept
+            step = PrefillStep(self, layer, whole, kept if last else whole)
+            part = x[whole.rows[0] : whole.rows[-1] + 1]
+            y = self.model.family.layer(self.be, self.model.config, self.model.weights.layers[layer], part, step)
+            target = out[done : done + len(y)] if last else part
+            if y is not target:
+                target[...] = y
+            done += len(state.rows)
+        return out
+
+    def _tap_input(self, x: Floats) -> None:
+        # a capture of before_layer in the first layer that is not run needs no layer
+        if self.depth < self.model.card.n_layers and any(s.wants("before_layer", self.depth) for s in self.sinks):
+            self._show("before_layer", self.depth, x, self._where_kept())
+
+    def _where_kept(self) -> NDArray[np.int32]:
+        where = np.full(len(self.tree.tokens), -1, np.int32)
+        where[self.kept] = np.arange(len(self.kept), dtype=np.int32)
+        return where
+
+    def _show(self, site: str, layer: int, a: Floats, where: NDArray[np.int32]) -> None:
+        for sink in self.sinks:
+            if sink.wants(site, layer):
+                sink.put(layer, a, where)
+
+    def _fill(self, cache: KVCache, layer: int) -> None:
+        for prompt in range(len(self.tree.starts) - 1):
+            path = self.tree.path(prompt)
+            cache.store(layer, prompt, 0, self.keys[path], self.values[path])
+
+    def store(self, start: int, k: Floats, v: Floats) -> None:
+        """Keep keys and values of the current layer; one row of zeros follows the last."""
+        rows = len(self.tree.tokens) + 1
+        if self.keys.shape != (rows, k.shape[1]) or self.values.shape != (rows, v.shape[1]):
+            self.keys = np.zeros((rows, k.shape[1]), k.dtype)
+            self.values = np.zeros((rows, v.shape[1]), v.dtype)
+        self.keys[start : start + len(k)] = k
+        self.values[start : start + len(v)] = v
+
+    def _check(self, x: Floats, rows: Index, at: NonFinite) -> None:
+        """Note prompts with a value that is not finite and make their rows inert, so that others keep theirs."""
+        flat = x.reshape(-1)
+        if np.isfinite(np.dot(flat, flat)):
+            return
+        broken = rows[~np.isfinite(x).all(axis=1)]
+        for prompt in range(len(self.tree.starts) - 1):
+            if np.isin(self.tree.path(prompt), broken).any():
+                self.failures.setdefault(prompt, at)
+        x[~np.isfinite(x).all(axis=1)] = 0
+
+
+class PrefillStep:
+    """A `Step` for one chunk of rows in one layer."""
+
+    def __init__(self, run: Prefill, layer: int, whole: ChunkRows, kept: ChunkRows) -> None:
+        self._run, self._layer, self._whole, self._kept = run, layer, whole, kept
+        self._now = whole
+
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """See `Step.positions`."""
+        return self._now.positions
+
+    def tap(self, site: str, a: Floats) -> None:
+        """See `Step.tap`."""
+        self._run._show(site, self._layer, a, self._now.where)
+
+    def prune(self, x: Floats, h: Floats) -> tuple[Floats, Floats]:
+        """See `Step.prune`."""
+        if len(self._kept.rows) == len(self._whole.rows):
+            return x, h
+        self._now = self._kept
+        places = self._whole.where[self._kept.rows]
+        return x[places], h[places]
+
+    def attend(self, q: Floats, k: Floats, v: Floats, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
+        """See `Step.attend`."""
+        run = self._run
+        run.store(int(self._whole.rows[0]), k, v)
+        return run.be.attend_tiles(q, run.keys, run.values, self._now.tiles(window), heads, scale)

@@ -1,0 +1,88 @@
+"""What one open model computes with: route, backend, threads, and how its weights are kept."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import threadpoolctl
+
+from ember.engine.backend import Backend
+from ember.engine.reference import ReferenceBackend
+from ember.engine.weights import Residence, WeightStore
+from ember.errors import InputError
+from ember.gguf import GGUFFile
+from ember.gguf.decode import decode as decode_numpy
+from ember.numba_support import HAVE_NUMBA
+
+ROUTES = ("auto", "reference", "fast")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Settings of an open model; they decide time and memory, and the route decides bits."""
+
+    route: str
+    backend: Backend
+    residence: Residence
+    threads: int
+    _controller: threadpoolctl.ThreadpoolController
+
+    @classmethod
+    def make(
+        cls, file: GGUFFile, route: str, threads: int, budget: int, controller: threadpoolctl.ThreadpoolController
+    ) -> "Session":
+        """Resolve `auto`, choose streamed or resident weights, build the backend. Raises InputError."""
+        resolved = resolve_route(route)
+        residence: Residence = "resident" if decoded_bytes(file) <= budget else "streamed"
+        return cls(resolved, _backend(file, resolved, residence), residence, threads, controller)
+
+    def limits(self) -> AbstractContextManager[Any]:
+        """Hold BLAS to this session's threads; environment variables of users and schedulers do not count."""
+        limits: AbstractContextManager[Any] = self._controller.limit(limits=self.threads, user_api="blas")
+        return limits
+
+    def describe(self) -> dict[str, str]:
+        """Name what computes in each phase, for the tensor contract."""
+        return {
+            "weights": self.residence,
+            "prefill_matmul": "BLAS sgemm on decoded float32 rows",
+            "prefill_attention": "canonical tiles of 32 queries, BLAS sgemm",
+            "decode_matmul": "BLAS sgemm on decoded float32 rows, padded",
+            "decode_attention": "one query a sequence, keys in ascending order"
+            + (", numba kernel" if self.route == "fast" else ", NumPy"),
+            "elementwise": "numba kernels" if self.route == "fast" else "NumPy",
+        }
+
+
+def resolve_route(route: str) -> str:
+    """Return `reference` or `fast`. Raises InputError for others, and for `fast` without numba."""
+    if route not in ROUTES:
+        raise InputError(f"route {route!r}: expected one of {', '.join(ROUTES)}")
+    if route == "fast" and not HAVE_NUMBA:
+        raise InputError(
+            "route 'fast' needs numba, which is not installed: pip install 'ember[fast]', or use 'reference'"
+        )
+    if route == "auto":
+        return "fast" if HAVE_NUMBA else "reference"
+    return route
+
+
+def decoded_bytes(file: GGUFFile) -> int:
+    """Bytes that all weights of a file take once decoded; float32 tensors are read where they lie."""
+    total = 0
+    for info in file.tensors.values():
+        if info.type.name != "F32":
+            size = 4
+            for length in info.shape:
+                size *= length
+            total += size
+    return total
+
+
+def _backend(file: GGUFFile, route: str, residence: Residence) -> Backend:
+    if route == "reference":
+        return ReferenceBackend(WeightStore(file, decode_numpy, residence))
+    from ember.engine.fast import FastBackend  # compiles or loads kernels
+    from ember.gguf.decode_fast import decode as decode_fast
+
+    return FastBackend(WeightStore(file, decode_fast, residence))

@@ -1,0 +1,28 @@
+"""What a layer sees of the evaluation it is part of: positions, attention, taps. Families know nothing more.
+
+A step is made for one layer and one chunk of rows (prefill) or for one token of every living sequence (decode).
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ember.work import Floats
+
+
+class Step(Protocol):
+    """The surroundings of one call of a family's `layer`."""
+
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """Absolute positions of the current rows."""
+
+    def tap(self, site: str, a: Floats) -> None:
+        """Show the tensor of a site to whoever asked for it."""
+
+    def prune(self, x: Floats, h: Floats) -> tuple[Floats, Floats]:
+        """Keep only rows that somebody needs; `positions` follows."""
+
+    def attend(self, q: Floats, k: Floats, v: Floats, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
+        """Store k and v [T, K·E] of the rows before pruning and attend: q [T, H·E] -> [T, H·E]; heads = (H, K)."""

@@ -1,0 +1,273 @@
+"""A model opened for looking inside: the Python front door of the instrument."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any, Final, Literal
+
+import numpy as np
+import psutil
+import threadpoolctl
+from numpy.typing import NDArray
+
+from ember import capture as requests
+from ember import numerics
+from ember.assets_path import resolve_model
+from ember.capture import Captures
+from ember.card import BoundModel
+from ember.cpus import usable_cpus
+from ember.engine.invariance import rows_keep_bits
+from ember.engine.runner import run_unit
+from ember.engine.session import Session
+from ember.errors import InputError, ModelError, NumericsError
+from ember.gguf import GGUFFile, open_gguf
+from ember.models import bind_model
+from ember.positions import Position
+from ember.provenance import tensor_contract
+from ember.tokenizer import Tokenizer, load_tokenizer
+from ember.units import cut_units, plan_order
+from ember.work import CaptureWork, Floats, NonFinite, Tokens, UnitResult, UnitWork
+
+UNIT_ROWS: Final = 4096
+RESIDENT_SHARE: Final = 0.25
+"""Part of the free memory that decoded weights may take when no budget is given."""
+
+Route = Literal["auto", "reference", "fast"]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A greedy continuation."""
+
+    token_ids: list[int]
+    """New tokens only; a stopping token is the last of them."""
+    text: str
+    """The new tokens as text, without the stopping token."""
+    stopped: str
+    """`stop`: the model ended it; `length`: max_tokens was reached."""
+
+
+class Model:
+    """One model in this process. Made by `ember.open`."""
+
+    def __init__(self, file: GGUFFile, bound: BoundModel, session: Session) -> None:
+        """Use `ember.open`."""
+        self.file = file
+        self._bound = bound
+        self._session = session
+        card = bound.card
+        self.card = card
+        self.architecture = card.architecture
+        self.n_layers = card.n_layers
+        self.hidden_size = card.hidden_size
+        self.vocab_size = card.vocab_size
+        self.context_length = card.context_length
+
+    @property
+    def route(self) -> str:
+        """`reference` or `fast`: `auto` resolved."""
+        return self._session.route
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The file's own tokenizer. Raises UnsupportedError or TokenizerError where it has none that runs here."""
+        tokenizer = load_tokenizer(self.file)
+        if tokenizer.vocab_size > self.vocab_size:
+            raise ModelError(
+                f"{self.file.path}: the tokenizer has {tokenizer.vocab_size} tokens, "
+                f"but the embedding only {self.vocab_size} rows"
+            )
+        return tokenizer
+
+    def capture(
+        self,
+        prompts: Sequence[str] | None = None,
+        *,
+        tokens: Sequence[Sequence[int]] | None = None,
+        site: str | Sequence[str] = "after_layer",
+        layers: str | Sequence[int] = "all",
+        position: str | int | Position = "last",
+    ) -> Captures:
+        """Hidden states of prompts (texts, or token ids taken as they are) at sites, layers and positions.
+
+        Arrays are float32 [rows, layers, hidden], one row a prompt for a single position; [rows, hidden] for
+        before_logits and [rows, vocab] for after_logits. Layers are in the order given. Raises InputError for what does
+        not exist and NumericsError where a value is not finite.
+        """
+        ids = self._ids(prompts, tokens)
+        sites = requests.check_sites(site)
+        chosen = requests.check_layers(layers, self.n_layers)
+        selector = requests.check_position(position)
+        works = requests.capture_works(sites, chosen, selector, ids)
+        gathered = self._run_all(ids, works)
+        order = np.argsort(np.argsort(chosen))
+        arrays = {
+            work.site: _arrange(rows, None if work.layers == (-1,) else order)
+            for work, rows in zip(works, gathered, strict=True)
+        }
+        named = {work.site: chosen if work.layers != (-1,) else work.layers for work in works}
+        return Captures(arrays, requests.row_records(works[0], ids), named, self._provenance(works, selector))
+
+    def logits(self, prompts: Sequence[str] | None = None, *, tokens: Sequence[Sequence[int]] | None = None) -> Floats:
+        """Logits after the last token of each prompt: float32 [prompts, vocab]."""
+        return self.capture(prompts, tokens=tokens, site="after_logits")["after_logits"]
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        tokens: Sequence[int] | None = None,
+        max_tokens: int = 16,
+        stop_at_eos: bool = True,
+    ) -> Generation:
+        """Continue one prompt greedily by at most `max_tokens` tokens, to the end-of-text token if `stop_at_eos`."""
+        ids = self._ids(None if prompt is None else [prompt], None if tokens is None else [tokens])
+        if isinstance(max_tokens, bool) or max_tokens < 1:
+            raise InputError(f"max_tokens {max_tokens!r}: expected an integer of at least 1")
+        self._check_context(ids, max_tokens)
+        stop = self.tokenizer.stop_ids if stop_at_eos else ()
+        result = self.run_unit(UnitWork(tuple(ids), max_tokens=max_tokens, stop_ids=stop))
+        if result.failures:
+            raise _not_finite(0, result.failures[0])
+        produced = result.produced[0]
+        shown = [token for token in produced.token_ids if token not in stop]
+        return Generation(list(produced.token_ids), self.tokenizer.decode(shown), produced.stopped)
+
+    def run_unit(self, work: UnitWork) -> UnitResult:
+        """Run one unit as it is: the worker's entrance. Token ids and positions have been checked by the plan."""
+        with self._session.limits():
+            return run_unit(self._bound, self._session.backend, work)
+
+    @cached_property
+    def keeps_bits(self) -> bool:
+        """Whether a prompt's bits are independent of its company here (contract 2), by the self-test."""
+        shapes = [info.shape for info in self.file.tensors.values() if len(info.shape) == 2]
+        with self._session.limits():
+            return rows_keep_bits((shape[0], shape[1]) for shape in shapes)
+
+    def numerics(self) -> dict[str, Any]:
+        """Return the numerics record: route, contract, BLAS, threads, processor, versions."""
+        with self._session.limits():
+            return numerics.record(self.route, self._session.threads, keeps_bits=self.keeps_bits)
+
+    def contract(self, captures: Sequence[CaptureWork], *, decodes: bool = False) -> dict[str, Any]:
+        """Return the tensor contract of captures: per site and layer, side of the residual, norm and tensors."""
+        return tensor_contract(self._bound, self.file, captures, self._session.describe(), decodes=decodes)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.file.close()
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ember.Model {self.architecture} {self.n_layers}x{self.hidden_size} {self.route} {self.file.path}>"
+
+    def _ids(self, prompts: Sequence[str] | None, tokens: Sequence[Sequence[int]] | None) -> list[Tokens]:
+        if (prompts is None) == (tokens is None):
+            raise InputError("give either prompts (texts) or tokens (lists of ids), not both")
+        if isinstance(prompts, str):
+            raise InputError("prompts is one text; give a list of texts")
+        ids = self.tokenizer.encode_ids(list(prompts)) if prompts is not None else self._given(tokens or [])
+        if not ids:
+            raise InputError("no prompts: give at least one")
+        for index, prompt in enumerate(ids):
+            if len(prompt) == 0:
+                raise InputError(f"prompt {index} is empty: it has no token, so there is no state to take")
+        self._check_context(ids, 0)
+        return ids
+
+    def _given(self, tokens: Sequence[Sequence[int]]) -> list[Tokens]:
+        return [_check_ids(index, given, self.vocab_size) for index, given in enumerate(tokens)]
+
+    def _check_context(self, ids: list[Tokens], max_tokens: int) -> None:
+        for index, prompt in enumerate(ids):
+            if len(prompt) + max_tokens > self.context_length:
+                raise InputError(
+                    f"prompt {index} has {len(prompt)} tokens and {max_tokens} to generate; "
+                    f"the model's context is {self.context_length}; nothing is truncated: shorten the prompt"
+                )
+
+    def _run_all(self, ids: list[Tokens], works: tuple[CaptureWork, ...]) -> list[Floats]:
+        """Run all prompts in units; per capture, rows [layers, rows, width] in the caller's order."""
+        order = plan_order(ids)
+        ordered = [ids[i] for i in order]
+        counts = [1 if works[0].pooled else len(at) for at in works[0].positions]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        out: list[Floats | None] = [None] * len(works)
+        for first, end in cut_units(ordered, UNIT_ROWS):
+            chosen = order[first:end]
+            unit = UnitWork(tuple(ids[i] for i in chosen), tuple(requests.select(w, chosen) for w in works))
+            result = self.run_unit(unit)
+            for prompt, why in result.failures.items():
+                raise _not_finite(chosen[prompt], why)
+            places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen])
+            for w, rows in enumerate(result.captures):
+                whole = out[w]
+                if whole is None:
+                    whole = out[w] = np.empty((rows.shape[0], int(starts[-1]), rows.shape[2]), np.float32)
+                whole[:, places] = rows
+        return [rows for rows in out if rows is not None]
+
+    def _provenance(self, works: tuple[CaptureWork, ...], position: Position) -> dict[str, Any]:
+        return {
+            "file": str(self.file.path),
+            "model_sha256": self.file.sha256(),
+            "model": self.card.record(),
+            "tokenizer": self.tokenizer.record() if "tokenizer.ggml.model" in self.file.metadata else None,
+            "position": {"kind": position.kind, "value": position.value, "part": position.part},
+            "tensor_contract": self.contract(works),
+            "numerics": self.numerics(),
+        }
+
+
+def open_model(
+    path: str | PathLike[str],
+    *,
+    route: Route = "auto",
+    threads: int | None = None,
+    memory_budget: int | None = None,
+) -> Model:
+    """Open a GGUF model (or `builtin:sarf-nano`).
+
+    `route`: `reference` is plain NumPy and defines what is right; `fast` needs numba; `auto` takes `fast` where it can.
+    `threads`: BLAS threads, by default all usable cores. `memory_budget`: bytes that decoded weights may keep; weights
+    beyond it are decoded anew for every unit, with the same bits. Raises GGUFError, UnsupportedError, ModelError.
+    """
+    if threads is not None and (isinstance(threads, bool) or threads < 1):
+        raise InputError(f"threads {threads!r}: expected an integer of at least 1")
+    file = open_gguf(resolve_model(str(path)))
+    bound = bind_model(file)
+    budget = int(psutil.virtual_memory().available * RESIDENT_SHARE) if memory_budget is None else memory_budget
+    controller = threadpoolctl.ThreadpoolController()
+    return Model(file, bound, Session.make(file, route, threads or usable_cpus(), budget, controller))
+
+
+def _check_ids(index: int, given: Sequence[int], vocab: int) -> Tokens:
+    ids = np.asarray(given)
+    if ids.size == 0:
+        return np.empty(0, np.int32)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise InputError(f"tokens of prompt {index}: found {ids.dtype} of shape {ids.shape}, expected a list of ids")
+    wrong = ids[(ids < 0) | (ids >= vocab)]
+    if len(wrong):
+        raise InputError(f"tokens of prompt {index}: id {wrong[0]} is outside the vocabulary 0 to {vocab - 1}")
+    return ids.astype(np.int32)
+
+
+def _arrange(rows: Floats, order: NDArray[np.int64] | None) -> Floats:
+    if order is None:
+        return np.ascontiguousarray(rows[0])  # [rows, width]
+    return np.ascontiguousarray(rows[order].transpose(1, 0, 2))  # [layers, rows, width] -> [rows, layers, width]
+
+
+def _not_finite(prompt: int, why: NonFinite) -> NumericsError:
+    where = f"layer {why.layer}, {why.site}" if why.layer >= 0 else why.site
+    return NumericsError(
+        f"prompt {prompt}: a value that is not finite first appeared at {where}; its states mean nothing"
+    )

@@ -1,0 +1,255 @@
+"""Llama: RMSNorm, grouped-query attention with interleaved RoPE, SwiGLU. Runs Llama 1-3.2, SmolLM, TinyLlama, Mistral.
+
+Touvron et al. 2023 (arXiv 2302.13971); GQA: Ainslie et al. 2023 (arXiv 2305.13245); RoPE: Su et al. 2021
+(arXiv 2104.09864); RMSNorm: Zhang and Sennrich 2019 (arXiv 1910.07467). Names and layouts are those of GGUF files: the
+converter permutes the rows of q and k, so pairs of RoPE are neighbours (2i, 2i+1) here, unlike in the checkpoints.
+
+Shapes: T token rows, D width, H heads, K key/value heads, E head width, F FFN width, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ember.card import SiteOrigin
+from ember.engine.backend import Backend
+from ember.engine.linear import Linear
+from ember.engine.rope import Rope
+from ember.engine.step import Step
+from ember.errors import ModelError, UnsupportedError
+from ember.gguf import GGUFFile
+from ember.models.keys import KeyReader
+from ember.models.tensors import TensorBinder
+from ember.work import Floats
+
+ARCHITECTURE: Final = "llama"
+
+NEUTRAL: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+    # keys that would change the numbers, with the values under which they do not
+    "expert_count": ((0,), "mixture-of-experts models are not supported"),
+    "expert_used_count": ((0,), "mixture-of-experts models are not supported"),
+    "attention.causal": ((True,), "bidirectional attention is not supported"),
+    "attention.sliding_window": ((0,), "sliding windows are not supported in the llama family"),
+    "attention.scale": ((0, 0.0), "a custom attention scale is not supported in the llama family"),
+    "attention.clamp_kqv": ((0, 0.0), "clamped q, k and v are not supported"),
+    "attention.max_alibi_bias": ((0, 0.0), "ALiBi is not supported"),
+    "attention.temperature_scale": ((0, 0.0, 1.0), "attention temperature is not supported"),
+    "embedding_scale": ((1.0,), "scaled embeddings are not supported in the llama family"),
+    "residual_scale": ((1.0,), "scaled residuals are not supported in the llama family"),
+    "logit_scale": ((1.0,), "scaled logits are not supported in the llama family"),
+    "final_logit_softcapping": ((0, 0.0), "a logit softcap is not supported in the llama family"),
+    "attn_logit_softcapping": ((0, 0.0), "an attention softcap is not supported in the llama family"),
+    "use_parallel_residual": ((False,), "parallel residuals are not supported in the llama family"),
+}
+INERT_TENSORS: Final = ("attn_rot_embd.weight", "attn.rotary_emb.inv_freq")
+"""Written by old converters; tables that are computed here anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Hyper-parameters, from the file's `llama.*` keys."""
+
+    n_layers: int
+    hidden_size: int
+    ffn_size: int
+    n_heads: int
+    n_kv_heads: int
+    key_size: int
+    """Width of a query or key head."""
+    value_size: int
+    """Width of a value head."""
+    rms_eps: float
+    context_length: int
+    vocab_size: int
+    rope: Rope
+
+    @property
+    def attention_scale(self) -> float:
+        """Factor on q·k before the softmax."""
+        return float(self.key_size**-0.5)
+
+
+def read_config(file: GGUFFile, keys: KeyReader) -> Config:
+    """Read every key that the family knows. Raises ModelError and UnsupportedError, naming the key."""
+    for name, (neutral, why) in NEUTRAL.items():
+        keys.refuse_unless(name, neutral, why)
+    width = keys.integer("embedding_length")
+    heads = keys.integer("attention.head_count")
+    kv_heads = keys.integer("attention.head_count_kv", heads)
+    if heads % kv_heads:
+        raise ModelError(
+            f"{file.path}: llama.attention.head_count_kv: found {kv_heads}, expected a divisor of the {heads} heads"
+        )
+    key_size = keys.integer("attention.key_length", max(1, width // heads))
+    return Config(
+        n_layers=keys.integer("block_count"),
+        hidden_size=width,
+        ffn_size=keys.integer("feed_forward_length"),
+        n_heads=heads,
+        n_kv_heads=kv_heads,
+        key_size=key_size,
+        value_size=keys.integer("attention.value_length", key_size),
+        rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        context_length=keys.integer("context_length"),
+        vocab_size=keys.integer("vocab_size", _embedding_rows(file)),
+        rope=_read_rope(file, keys, key_size),
+    )
+
+
+def _embedding_rows(file: GGUFFile) -> int | None:
+    embedding = file.tensors.get("token_embd.weight")
+    return embedding.shape[0] if embedding else None
+
+
+def _read_rope(file: GGUFFile, keys: KeyReader, key_size: int) -> Rope:
+    rotated = keys.integer("rope.dimension_count", key_size)
+    if rotated != key_size:
+        raise UnsupportedError(
+            f"{file.path}: llama.rope.dimension_count = {rotated}, but heads are {key_size} wide; "
+            "partial rotation is not supported in the llama family"
+        )
+    if rotated % 2:
+        raise ModelError(f"{file.path}: llama.rope.dimension_count: found {rotated}, expected an even number")
+    keys.refuse_unless("rope.scaling.type", ("none", "linear"), "this RoPE scaling is not supported")
+    # a factor without a type is linear, as in llama.cpp (llama-model.cpp, load_hparams)
+    scaled = file.metadata.get("llama.rope.scaling.type") != "none"
+    factor = keys.number("rope.scaling.factor", 1.0) if scaled else 1.0
+    factors = file.view("rope_freqs.weight") if "rope_freqs.weight" in file.tensors else None
+    if factors is not None:
+        _check_factors(file, factors, rotated // 2)
+    return Rope(
+        base=keys.number("rope.freq_base", 10000.0),
+        rotated=rotated,
+        layout="neighbours",
+        linear_factor=factor,
+        factors=None if factors is None else np.asarray(factors, np.float64),
+    )
+
+
+def _check_factors(file: GGUFFile, factors: Any, pairs: int) -> None:
+    if factors.shape != (pairs,) or not (np.isfinite(factors).all() and (factors > 0).all()):
+        raise ModelError(
+            f"{file.path}: rope_freqs.weight: expected {pairs} positive finite factors, shape {factors.shape}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """Tensors of one layer."""
+
+    attn_norm: Floats  # [D]
+    attn_q: Linear  # [H*E, D]
+    attn_k: Linear  # [K*E, D]
+    attn_v: Linear  # [K*E, D]
+    attn_output: Linear  # [D, H*E]
+    ffn_norm: Floats  # [D]
+    ffn_gate: Linear  # [F, D]
+    ffn_up: Linear  # [F, D]
+    ffn_down: Linear  # [D, F]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """All tensors of a model."""
+
+    token_embd: Linear  # [V, D]
+    layers: tuple[LayerWeights, ...]
+    output_norm: Floats  # [D]
+    output: Linear  # [V, D]
+    tied: bool
+
+
+def bind_weights(config: Config, binder: TensorBinder) -> Weights:
+    """Take every tensor by its name and shape; the embedding serves as head where the file has none of its own."""
+    vocab, width = config.vocab_size, config.hidden_size
+    layers = tuple(_bind_layer(config, binder, index) for index in range(config.n_layers))
+    binder.allow("rope_freqs.weight")
+    for index in range(config.n_layers):
+        binder.ignore(*(f"blk.{index}.{name}" for name in INERT_TENSORS))
+    tied = not binder.has("output.weight")
+    embedding = binder.linear("token_embd.weight", vocab, width)
+    return Weights(
+        token_embd=embedding,
+        layers=layers,
+        output_norm=binder.vector("output_norm.weight", width),
+        output=embedding if tied else binder.linear("output.weight", vocab, width),
+        tied=tied,
+    )
+
+
+def _bind_layer(config: Config, binder: TensorBinder, index: int) -> LayerWeights:
+    width, ffn = config.hidden_size, config.ffn_size
+    queries, keys = config.n_heads * config.key_size, config.n_kv_heads * config.key_size
+    values, mixed = config.n_kv_heads * config.value_size, config.n_heads * config.value_size
+    at = f"blk.{index}."
+    return LayerWeights(
+        attn_norm=binder.vector(at + "attn_norm.weight", width),
+        attn_q=binder.linear(at + "attn_q.weight", queries, width),
+        attn_k=binder.linear(at + "attn_k.weight", keys, width),
+        attn_v=binder.linear(at + "attn_v.weight", values, width),
+        attn_output=binder.linear(at + "attn_output.weight", width, mixed),
+        ffn_norm=binder.vector(at + "ffn_norm.weight", width),
+        ffn_gate=binder.linear(at + "ffn_gate.weight", ffn, width),
+        ffn_up=binder.linear(at + "ffn_up.weight", ffn, width),
+        ffn_down=binder.linear(at + "ffn_down.weight", width, ffn),
+    )
+
+
+def embed(be: Backend, config: Config, weights: Weights, tokens: Any, positions: Any) -> Floats:
+    """Hidden state entering layer 0: the embedding rows as they are."""
+    return be.embed(weights.token_embd, tokens)  # [T, D]
+
+
+def layer(be: Backend, config: Config, weights: LayerWeights, x: Floats, step: Step) -> Floats:
+    """One layer on token rows `x`; returns the residual stream of the rows that somebody needs."""
+    step.tap("before_layer", x)  # [T, D]
+    h = be.rms_norm(x, weights.attn_norm, config.rms_eps, "attn_norm")
+    k = be.rope(be.matmul(h, weights.attn_k), step.positions, config.rope)  # [T, K*E]
+    v = be.matmul(h, weights.attn_v)  # [T, K*E]
+    x, h = step.prune(x, h)  # [T, D] -> rows that somebody needs
+    q = be.rope(be.matmul(h, weights.attn_q), step.positions, config.rope)  # [T, H*E]
+    mixed = step.attend(q, k, v, (config.n_heads, config.n_kv_heads), config.attention_scale)  # [T, H*E]
+    a = be.matmul(mixed, weights.attn_output)  # [T, D]
+    step.tap("after_attention", a)
+    x = be.add(x, a)
+    h = be.rms_norm(x, weights.ffn_norm, config.rms_eps, "ffn_norm")
+    g = be.silu_mul(be.matmul(h, weights.ffn_gate), be.matmul(h, weights.ffn_up))  # [T, F]
+    m = be.matmul(g, weights.ffn_down)  # [T, D]
+    step.tap("after_mlp", m)
+    x = be.add(x, m)
+    step.tap("after_layer", x)
+    return x
+
+
+def final_norm(be: Backend, config: Config, weights: Weights, x: Floats) -> Floats:
+    """Hidden state that the head reads."""
+    return be.rms_norm(x, weights.output_norm, config.rms_eps, "output_norm")  # [T, D]
+
+
+def logits(be: Backend, config: Config, scores: Floats) -> Floats:
+    """What follows the head's matrix: nothing in this family."""
+    return scores
+
+
+def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, SiteOrigin]:
+    """Rows of the tensor contract for one layer (see `ember.sites`)."""
+    at = f"blk.{layer_index}."
+    attention = tuple(at + name + ".weight" for name in ("attn_q", "attn_k", "attn_v", "attn_output"))
+    mlp = tuple(at + name + ".weight" for name in ("ffn_gate", "ffn_up", "ffn_down"))
+    before = ("token_embd.weight",) if layer_index == 0 else ()
+    return {
+        "before_layer": SiteOrigin("residual stream before the attention addition", None, before),
+        "after_attention": SiteOrigin("contribution before the attention addition", at + "attn_norm.weight", attention),
+        "after_mlp": SiteOrigin("contribution before the MLP addition", at + "ffn_norm.weight", mlp),
+        "after_layer": SiteOrigin("residual stream after the MLP addition", None, attention + mlp),
+    }
+
+
+def head_origins(weights: Weights) -> dict[str, SiteOrigin]:
+    """Rows of the tensor contract for the two logits sites."""
+    head = "token_embd.weight" if weights.tied else "output.weight"
+    return {
+        "before_logits": SiteOrigin("after the final norm", "output_norm.weight", ()),
+        "after_logits": SiteOrigin("LM head output", "output_norm.weight", (head,)),
+    }
