@@ -43,14 +43,23 @@ class Verdict:
         """Whether everything is as it should be."""
         return not self.problems
 
+    def rows(self, table: str) -> int:
+        """Rows of a table, as the manifest lists them."""
+        return sum(part.rows for part in self.manifest.parts_of(table)) if self.manifest else 0
+
 
 def verify(run_dir: Path) -> Verdict:
     """Check a finished run; raises VerifyError listing every problem."""
     verdict = check(run_dir)
-    if verdict.problems:
-        count = "1 problem" if len(verdict.problems) == 1 else f"{len(verdict.problems)} problems"
-        raise VerifyError(f"{run_dir}: {count}\n  " + "\n  ".join(verdict.problems))
+    if not verdict.sound:
+        raise refusal(verdict)
     return verdict
+
+
+def refusal(verdict: Verdict) -> VerifyError:
+    """Return the error that lists all problems of a verdict."""
+    count = "1 problem" if len(verdict.problems) == 1 else f"{len(verdict.problems)} problems"
+    return VerifyError(f"{verdict.directory}: {count}\n  " + "\n  ".join(verdict.problems))
 
 
 def check(run_dir: Path) -> Verdict:
