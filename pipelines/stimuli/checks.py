@@ -1,0 +1,193 @@
+"""What is suspicious about a stimulus set, seen from its texts alone.
+
+`leaks` are refused (a label that the prompt gives away without saying so), `find` only reports. Neither changes a text.
+"""
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pipelines.settings import closest
+from pipelines.stimuli.record import Dropped, Stimulus
+
+INVISIBLE: Final = frozenset(
+    "\u00ad\u034f\u061c\u0640\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+)
+"""Bidi marks and isolates, joiners, tatweel, soft hyphen, zero-width spaces, a byte order mark inside a text."""
+LETTER_PAIRS: Final = (("\u064a", "\u06cc", "yeh"), ("\u0643", "\u06a9", "kaf"))
+"""Arabic and Persian code points of one letter: a set that has both mixes two encodings."""
+SHORTEST_LEAK: Final = 2
+"""Label values of fewer characters are met by chance everywhere and are not searched for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One kind of trouble and the stimuli that have it."""
+
+    code: str
+    message: str
+    ids: tuple[str, ...]
+
+
+def leaks(stimuli: Sequence[Stimulus]) -> list[str]:
+    """Say which labels prompts give away without declaring it in `reveals`: by their text, or by their template."""
+    return _unknown_reveals(stimuli) + _spelt_labels(stimuli) + _template_labels(stimuli)
+
+
+def _unknown_reveals(stimuli: Sequence[Stimulus]) -> list[str]:
+    """A misspelt name in `reveals` would declare nothing."""
+    known = sorted({name for stimulus in stimuli for name in stimulus.labels})
+    declared = sorted({name for stimulus in stimuli for name in stimulus.reveals})
+    return [
+        f"`reveals` names {name!r}, which is no label{closest(name, known)}" for name in declared if name not in known
+    ]
+
+
+def _spelt_labels(stimuli: Sequence[Stimulus]) -> list[str]:
+    spelt: dict[str, list[Stimulus]] = defaultdict(list)
+    for stimulus in stimuli:
+        prompt = stimulus.prompt.casefold()
+        for name, value in stimulus.labels.items():
+            if name not in stimulus.reveals and has_word(prompt, value.casefold()):
+                spelt[name].append(stimulus)
+    return [
+        f"the label {name!r} stands in the text of {len(found)} prompts, such as {found[0].id!r} "
+        f"({found[0].labels[name]!r} in {found[0].prompt!r})"
+        for name, found in spelt.items()
+    ]
+
+
+def has_word(text: str, word: str) -> bool:
+    """Whether `word` occurs in `text` with no letter, digit or mark touching its ends."""
+    at = text.find(word) if len(word) >= SHORTEST_LEAK else -1
+    while at >= 0:
+        before, after = text[at - 1 : at], text[at + len(word) : at + len(word) + 1]
+        if not _joins(before) and not _joins(after):
+            return True
+        at = text.find(word, at + 1)
+    return False
+
+
+def _joins(character: str) -> bool:
+    return character != "" and unicodedata.category(character)[0] in "LNM"
+
+
+def _template_labels(stimuli: Sequence[Stimulus]) -> list[str]:
+    """Labels that the template alone decides: every template has one value, and the values differ."""
+    values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for stimulus in stimuli:
+        if stimulus.template is not None:
+            for name in stimulus.labels.keys() - set(stimulus.reveals):
+                values[name][stimulus.template].add(stimulus.labels[name])
+    return [
+        f"the label {name!r} follows from the template alone ({', '.join(sorted(by_template))} have one value each)"
+        for name, by_template in sorted(values.items())
+        if len(set().union(*by_template.values())) > 1 and all(len(found) == 1 for found in by_template.values())
+    ]
+
+
+def find(stimuli: Sequence[Stimulus], dropped: Sequence[Dropped] = ()) -> list[Finding]:
+    """List what deserves a look before a run, worst first; empty for a clean set."""
+    simple = [
+        _matching(
+            stimuli, "trailing_space", "end in white space, which most models never see before a continuation", _spaced
+        ),
+        _matching(stimuli, "not_nfc", "are not in NFC: the same text may exist in two encodings", _not_nfc),
+        _matching(stimuli, "presentation_forms", "hold Arabic presentation forms instead of letters", _has_forms),
+    ]
+    many = [_same_ending(stimuli), _same_text(stimuli), _nearly_same(stimuli), _invisible(stimuli), _dropped(dropped)]
+    return [finding for finding in [*many, *simple, *_mixed_letters(stimuli)] if finding]
+
+
+def _matching(stimuli: Sequence[Stimulus], code: str, said: str, test: Callable[[Stimulus], bool]) -> Finding | None:
+    ids = _ids(stimulus for stimulus in stimuli if test(stimulus))
+    return Finding(code, f"{len(ids)} prompts {said}", ids) if ids else None
+
+
+def _ids(stimuli: Iterable[Stimulus]) -> tuple[str, ...]:
+    return tuple(stimulus.id for stimulus in stimuli)
+
+
+def _spaced(stimulus: Stimulus) -> bool:
+    return stimulus.prompt[-1].isspace()
+
+
+def _not_nfc(stimulus: Stimulus) -> bool:
+    return not unicodedata.is_normalized("NFC", stimulus.prompt)
+
+
+def _has_forms(stimulus: Stimulus) -> bool:
+    return any("\ufb50" <= ch <= "\ufdff" or "\ufe70" <= ch <= "\ufefc" for ch in stimulus.prompt)
+
+
+def _same_ending(stimuli: Sequence[Stimulus]) -> Finding | None:
+    """One last character everywhere: `position: last` then captures the same token each time, and not the word."""
+    endings = {stimulus.prompt[-1] for stimulus in stimuli}
+    if len(stimuli) < 2 or len(endings) > 1:
+        return None
+    (last,) = endings
+    said = f"all {len(stimuli)} prompts end in {last!r} (U+{ord(last):04X}): `position: last` captures that, not a word"
+    return Finding("same_ending", said, ())
+
+
+def _groups(stimuli: Sequence[Stimulus], key: Callable[[Stimulus], str]) -> list[list[Stimulus]]:
+    groups: dict[str, list[Stimulus]] = defaultdict(list)
+    for stimulus in stimuli:
+        groups[key(stimulus)].append(stimulus)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _same_text(stimuli: Sequence[Stimulus]) -> Finding | None:
+    groups = _groups(stimuli, lambda stimulus: stimulus.prompt)
+    said = f"{len(groups)} texts stand under several ids: a split by id would put one text on both sides"
+    return Finding("duplicate_text", said, _ids(s for group in groups for s in group)) if groups else None
+
+
+def _nearly_same(stimuli: Sequence[Stimulus]) -> Finding | None:
+    groups = [g for g in _groups(stimuli, folded) if len({stimulus.prompt for stimulus in g}) > 1]
+    said = f"{len(groups)} groups of texts differ in white space, letter case or normal form only"
+    return Finding("near_duplicate", said, _ids(s for group in groups for s in group)) if groups else None
+
+
+def folded(stimulus: Stimulus) -> str:
+    """Fold a prompt for comparison: NFC, case, and white space made equal."""
+    return " ".join(unicodedata.normalize("NFC", stimulus.prompt).casefold().split())
+
+
+def _invisible(stimuli: Sequence[Stimulus]) -> Finding | None:
+    found = [(s, at) for s in stimuli for at in [_first_invisible(s.prompt)] if at is not None]
+    if not found:
+        return None
+    first, at = found[0]
+    name = unicodedata.name(first.prompt[at], "unnamed")
+    said = (
+        f"{len(found)} prompts hold invisible or stretching marks, such as U+{ord(first.prompt[at]):04X} {name} at "
+        f"character {at} of {first.id!r}"
+    )
+    return Finding("invisible_marks", said, tuple(stimulus.id for stimulus, _ in found))
+
+
+def _first_invisible(text: str) -> int | None:
+    return next((at for at, character in enumerate(text) if character in INVISIBLE), None)
+
+
+def _mixed_letters(stimuli: Sequence[Stimulus]) -> list[Finding]:
+    findings = []
+    for arabic, persian, name in LETTER_PAIRS:
+        rare = _ids(s for s in stimuli if persian in s.prompt)
+        if rare and any(arabic in stimulus.prompt for stimulus in stimuli):
+            said = (
+                f"the set mixes two code points of {name}: U+{ord(persian):04X} in {len(rare)} prompts, "
+                f"U+{ord(arabic):04X} in others"
+            )
+            findings.append(Finding(f"mixed_{name}", said, rare))
+    return findings
+
+
+def _dropped(dropped: Sequence[Dropped]) -> Finding | None:
+    if not dropped:
+        return None
+    said = f"{len(dropped)} crossings have no form by the stated rules and are left out, such as {dropped[0].reason}"
+    return Finding("dropped", said, tuple(item.id for item in dropped))

@@ -1,0 +1,124 @@
+"""Tables of text: JSON Lines, CSV and TSV, strictly UTF-8, each row with its line.
+
+A byte order mark at the start of the file is dropped; nothing else changes. Quotes have a meaning in CSV only: a TSV
+cell is the text between two tabs, as typed.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pipelines.errors import ConfigError
+from pipelines.settings import closest, show
+from pipelines.stimuli.drafts import fail
+from pipelines.yaml_core import decode_utf8
+
+MAX_BYTES: Final = 1024**3
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows that all have the same columns, each with its place for messages."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, Row]]
+    """(`file:line`, column: value)."""
+
+
+def _decoded(path: Path) -> str:
+    if path.stat().st_size > MAX_BYTES:
+        raise ConfigError(f"{path}: larger than 1 GiB; split the file into several runs")
+    return decode_utf8(path.read_bytes(), str(path))
+
+
+def read_jsonl(path: Path) -> Table:
+    """Read one JSON object a line; blank lines are skipped. Raises ConfigError listing every line that is wrong."""
+    rows: list[tuple[str, Row]] = []
+    problems: list[str] = []
+    for number, line in enumerate(_decoded(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append((f"{path}:{number}", _object(line)))
+        except ConfigError as error:
+            problems.append(f"{path}:{number}: {error}")
+    columns = tuple(rows[0][1]) if rows else ()
+    fail(problems + [f"{where}: {said}" for where, row in rows if (said := _other_keys(row, columns))])
+    return Table(path, columns, rows)
+
+
+def _object(line: str) -> Row:
+    try:
+        value = json.loads(line, object_pairs_hook=_pairs, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"not valid JSON at column {error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise ConfigError("not usable JSON: a number of thousands of digits, or nested too deep") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"found {show(value)}, expected a JSON object")
+    for key, cell in value.items():
+        if any("\ud800" <= ch <= "\udfff" for text in (key, cell) if isinstance(text, str) for ch in text):
+            raise ConfigError(f"{key!r}: an escape names half a surrogate pair; write the character itself")
+    return value
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> Row:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ConfigError(f"the key {twice!r} stands twice in this object")
+    return row
+
+
+def _no_constant(name: str) -> Any:
+    raise ConfigError(f"found {name}, which is not JSON")
+
+
+def _other_keys(row: Row, columns: tuple[str, ...]) -> str:
+    """What is wrong with a row's keys, compared with those of the first row; empty if nothing."""
+    extra = [f"{key!r}{closest(key, list(columns))}" for key in row if key not in columns]
+    missing = [repr(key) for key in columns if key not in row]
+    said = [f"unknown {', '.join(extra)}"] if extra else []
+    said += [f"missing {', '.join(missing)} (write null where there is no value)"] if missing else []
+    return f"other fields than the first row: {'; '.join(said)}" if said else ""
+
+
+def read_delimited(path: Path, delimiter: str) -> Table:
+    """Read CSV (`,`) or TSV (tab) with a header row. Raises ConfigError listing every line that is wrong."""
+    tabbed = delimiter == "\t"
+    reader = csv.reader(
+        io.StringIO(_decoded(path), newline=""),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if tabbed else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    lines: list[tuple[int, list[str]]] = []
+    before = 0
+    try:
+        for cells in reader:
+            lines.append((before + 1, cells))
+            before = reader.line_num
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{before + 1}: not valid {'TSV' if tabbed else 'CSV'}: {error}") from None
+    return _table(path, [(number, cells) for number, cells in lines if cells])
+
+
+def _table(path: Path, lines: list[tuple[int, list[str]]]) -> Table:
+    if not lines:
+        raise ConfigError(f"{path}: empty, expected a header row with the names of the columns")
+    header = tuple(lines[0][1])
+    fail([f"{path}:1: the header names {name!r} twice" for name in sorted({n for n in header if header.count(n) > 1})])
+    fail([f"{path}:1: a column has no name; name it" for name in header if not name][:1])
+    fail(
+        f"{path}:{number}: found {len(cells)} cells, expected {len(header)} as in the header"
+        for number, cells in lines[1:]
+        if len(cells) != len(header)
+    )
+    rows = [(f"{path}:{number}", dict(zip(header, cells, strict=True))) for number, cells in lines[1:]]
+    return Table(path, header, rows)
