@@ -1,0 +1,231 @@
+"""Units on the workers of `dask.distributed`: local processes, a scheduler elsewhere, or a cluster object from Python.
+
+Dask is used for what it does well, processes on one or many machines, and kept from what would hurt here: it never
+retries a unit (we do, after asking whose fault it was), never limits memory (it would count the mapped model), never
+holds a result (receipts are on disk). The client keeps a small window of tasks, each a few hundred bytes.
+"""
+
+import logging
+import os
+import queue
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster
+
+from pipelines import worker
+from pipelines.errors import RunError
+from pipelines.executor import Outcome
+from pipelines.main_guard import refuse_unguarded_script
+from pipelines.resume import left_by
+from pipelines.schedule import Cause
+from pipelines.tasks import UnitTask
+from pipelines.watchdog import Watchdog
+from pipelines.watchdog_records import read_death
+
+DASK_CONFIG: Final[dict[str, Any]] = {
+    # Dask would count the mapped model's pages as the worker's memory. Turning off `terminate` alone hangs the run:
+    # paused workers wait for memory that never gets free.
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+    # One death is enough to ask us; Dask's own count blames every task that the worker had been given.
+    "distributed.scheduler.allowed-failures": 0,
+    # A long matrix product is no sign of death.
+    "distributed.scheduler.worker-ttl": None,
+    # Dask sets MALLOC_TRIM_THRESHOLD_, which costs 12-30 %, and thread numbers, which the engine sets itself.
+    "distributed.nanny.pre-spawn-environ": {},
+    "distributed.worker.preload": ["pipelines.worker"],
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+WINDOW: Final = 2
+"""Tasks per worker in Dask's hands: one running, one waiting so that no worker idles."""
+START_TIMEOUT: Final = 60.0
+"""Seconds until the first worker must be there, and until a dead one must be replaced."""
+DEATH_WAIT: Final = 3.0
+"""Seconds to wait for the watchdog's word on how a worker ended."""
+
+
+class DaskExecutor:
+    """Submits tasks to a Dask cluster and turns dead workers into outcomes with a cause."""
+
+    def __init__(self, client: Any, run_dir: Path, memory_limit: int, workers: int) -> None:
+        self._client = client
+        self._run_dir = run_dir
+        self._finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tasks: dict[str, tuple[UnitTask, Any]] = {}
+        self._run = uuid.uuid4().hex[:8]
+        self.workers = workers
+        client.register_plugin(Watchdog(str(run_dir), memory_limit))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def free(self) -> bool:
+        """Whether the window has room."""
+        return len(self._tasks) < WINDOW * self.workers
+
+    def submit(self, task: UnitTask, avoid: str) -> None:
+        """Hand a task to the cluster."""
+        key = f"ember-{self._run}-{task.piece}-{task.number}"
+        future = self._client.submit(
+            worker.run_unit,
+            task,
+            key=key,
+            pure=False,
+            workers=self._others(avoid),
+            allow_other_workers=True,
+        )
+        self._tasks[key] = (task, future)
+        future.add_done_callback(self._finished.put)
+
+    def wait(self) -> Outcome:
+        """Block until a task has an outcome; raises RunError when the cluster is gone."""
+        silent_since = time.monotonic()
+        while True:
+            try:
+                # A short wait lets Ctrl-C through at once.
+                future = self._finished.get(timeout=0.5)
+            except queue.Empty:
+                silent_since = self._check_cluster(silent_since)
+                continue
+            if future.key in self._tasks:
+                task, _ = self._tasks.pop(future.key)
+                return self._outcome(task, future)
+
+    def close(self) -> None:
+        """Cancel what is waiting; running tasks end with their workers or, on a foreign cluster, by themselves."""
+        for _, future in self._tasks.values():
+            with suppress(Exception):
+                future.cancel()
+        self._tasks.clear()
+
+    def _others(self, avoid: str) -> list[str] | None:
+        if not avoid:
+            return None
+        known: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        others = [address for address, told in known.items() if told.get("host") != avoid]
+        return others if others and len(others) < len(known) else None
+
+    def _check_cluster(self, silent_since: float) -> float:
+        if self._client.status not in ("running", "connecting"):
+            raise RunError("the Dask scheduler is gone; start it and run the same command again: it goes on from here")
+        if self._client.scheduler_info(n_workers=0).get("n_workers", 1):
+            return time.monotonic()
+        if time.monotonic() - silent_since > START_TIMEOUT:
+            raise RunError(
+                f"no worker has been there for {START_TIMEOUT:.0f} s; start workers and run the same command again: "
+                "it goes on from here"
+            )
+        return silent_since
+
+    def _outcome(self, task: UnitTask, future: Future) -> Outcome:
+        if future.status == "finished":
+            return Outcome(task, future.result())
+        error = future.exception() if future.status == "error" else None
+        if isinstance(error, KilledWorker):
+            return Outcome(task, None, self._cause_of_death(task))
+        if error is None:
+            raise RunError(
+                f"unit {task.piece} was {future.status} by the Dask scheduler; "
+                "see that it runs, and run the same command again: it goes on from here"
+            )
+        raise RunError(f"unit {task.piece} could not be run by Dask: {type(error).__name__}: {error}")
+
+    def _cause_of_death(self, task: UnitTask) -> Cause | None:
+        """Return why the worker that had begun `task` ended; None when none had begun it."""
+        left = left_by(self._run_dir, task.prefix)
+        if not left:
+            return None
+        host, pid = left[-1]
+        death = read_death(self._run_dir, host, pid, wait=DEATH_WAIT)
+        if death is None:
+            return Cause("unknown", f"worker {pid} on {host} was lost; nothing watched how", host)
+        return Cause(death.kind, death.detail, host)
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[Any]:
+    """Start worker processes on this machine and give a client; everything is gone at the end."""
+    refuse_unguarded_script()
+    with dask.config.set(DASK_CONFIG), _quiet():
+        os.environ.pop("MALLOC_TRIM_THRESHOLD_", None)
+        try:
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,
+                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+                host="127.0.0.1",
+                silence_logs=logging.CRITICAL,
+            )
+        except (OSError, RuntimeError, TimeoutError) as error:
+            raise RunError(f"workers could not be started: {error}; try `--serial`, which needs none") from error
+        with cluster, Client(cluster) as client:
+            yield client
+
+
+@contextmanager
+def connect(scheduler: Any) -> Iterator[Any]:
+    """Give a client of an address (`tcp://…`), a scheduler file, or a cluster object that somebody else owns."""
+    with dask.config.set(DASK_CONFIG), _quiet():
+        named = isinstance(scheduler, str)
+        try:
+            if named and scheduler.endswith(".json"):
+                client = Client(scheduler_file=scheduler, timeout=START_TIMEOUT / 2)
+            else:
+                client = Client(scheduler, timeout=START_TIMEOUT / 2)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise RunError(
+                f"no Dask scheduler answers at {scheduler}: {error}; start it, or use scheduler: local"
+            ) from error
+        with client:
+            _wait_for_workers(client, scheduler)
+            # Workers that were started without our preload still leave Ctrl-C to the client.
+            yield client
+
+
+def worker_total(client: Any) -> int:
+    """Worker threads that a connected cluster has at the moment: each runs one unit at a time."""
+    return sum(told["nthreads"] for told in client.scheduler_info(n_workers=-1)["workers"].values())
+
+
+def _wait_for_workers(client: Any, scheduler: Any) -> None:
+    try:
+        client.wait_for_workers(1, timeout=START_TIMEOUT)
+    except TimeoutError as error:
+        raise RunError(
+            f"the Dask scheduler {scheduler} has no workers after {START_TIMEOUT:.0f} s; start some"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's log off the terminal: what matters of it reaches the user as one message of ours."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "tornado.application", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="distributed")
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,172 @@
+"""Which run a directory holds: recorded when it starts, compared whenever it is entered again.
+
+A directory is only ever continued by the very same run. Everything that decides values takes part: config, stimuli,
+model, tokenizer, plan, numerics and the program's version; a refusal names what changed.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pipelines import placing
+from pipelines.canonical import canonical_json, explain_difference, plain, sha256_of
+from pipelines.config import RunConfig, config_sha256, identity
+from pipelines.errors import IdentityError
+from pipelines.manifest import Inputs, sample_order_sha256, stimuli_sha256
+from pipelines.plan import Plan
+from pipelines.rows import stimulus_record
+from pipelines.tasks import EngineRecord
+
+IDENTITY: Final = f"{placing.STATE_DIR}/identity.json"
+SHOWN: Final = 8
+"""Differences that a refusal lists."""
+_OURS: Final = {placing.STATE_DIR}
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """What makes a run this run."""
+
+    inputs: Inputs
+    config: dict[str, Any]
+    tokenizer: dict[str, Any]
+    numerics: dict[str, Any]
+    stimuli: tuple[tuple[str, str], ...]
+    """Id and short hash of each stimulus, in the user's order."""
+    ember: str
+    """Version of the program."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The identity as plain data, as it is stored."""
+        told: dict[str, Any] = plain(self)
+        return told
+
+
+def make_identity(plan: Plan, config: RunConfig, engine: EngineRecord, version: str) -> RunIdentity:
+    """Gather the identity of a run whose config has nothing `auto` left."""
+    tokenizer = plan.source.tokenizer.record()
+    stimuli = sorted((sample.stimulus for sample in plan.samples), key=lambda stimulus: stimulus.source_index)
+    inputs = Inputs(
+        config_sha256=config_sha256(config),
+        plan_sha256=plan_sha256(plan),
+        stimuli_sha256=stimuli_sha256(stimuli),
+        sample_order_sha256=sample_order_sha256([sample.stimulus.source_index for sample in plan.samples]),
+        model_sha256=plan.source.file.sha256(),
+        tokenizer_sha256=sha256_of(tokenizer),
+        numerics_version=int(engine.numerics["numerics_version"]),
+    )
+    each = tuple((stimulus.id, sha256_of(stimulus_record(stimulus))[:16]) for stimulus in stimuli)
+    return RunIdentity(inputs, identity(config), tokenizer, deciding_numerics(engine.numerics), each, version)
+
+
+def deciding_numerics(numerics: dict[str, Any]) -> dict[str, Any]:
+    """Take what decides bits out of a numerics record.
+
+    NumPy's BLAS is the first that a process loads; others come with libraries that a user's script happens to import.
+    """
+    told: dict[str, Any] = plain(numerics)
+    told["blas"] = [{k: v for k, v in blas.items() if k != "threads"} for blas in told.get("blas", [])[:1]]
+    told["versions"] = {k: v for k, v in told.get("versions", {}).items() if k != "python"}
+    return told
+
+
+def plan_sha256(plan: Plan) -> str:
+    """Hash of units, token ids and resolved positions."""
+    digest = hashlib.sha256()
+    for sample in plan.samples:
+        digest.update(len(sample.tokens).to_bytes(4, "little") + sample.tokens.astype("<i4").tobytes())
+    captures = [[c.name, c.site, c.layers, c.pooled, sha256_of(c.positions)] for c in plan.captures]
+    return sha256_of([[[u.start, u.end] for u in plan.units], digest.hexdigest(), captures, plan.max_tokens])
+
+
+def enter(run_dir: Path, current: RunIdentity) -> None:
+    """Make `run_dir` the directory of this run, or find that it is.
+
+    Raises IdentityError when it holds another run, or files that are no run's.
+    """
+    stored = _read(run_dir)
+    if stored is None:
+        _refuse_foreign(run_dir)
+        _store(run_dir, current)
+        return
+    changes = differences(stored, current.record)
+    if changes:
+        more = f"\n  … and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
+        raise IdentityError(
+            f"{run_dir} holds another run; since it was started these changed:\n  "
+            + "\n  ".join(changes[:SHOWN])
+            + more
+            + "\nundo the change to go on with it, or give the new run an output.dir of its own"
+        )
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Name what differs between two stored identities, most telling first; empty when they are the same run."""
+    if canonical_json(old) == canonical_json(new):
+        return []
+    lines = explain_difference(old["config"], new["config"], "config")
+    lines += _changed(old["inputs"], new["inputs"], "model_sha256", "model file")
+    lines += _stimuli_changes(old["stimuli"], new["stimuli"])
+    lines += explain_difference(old["tokenizer"], new["tokenizer"], "tokenizer")
+    lines += explain_difference(old["numerics"], new["numerics"], "numerics")
+    lines += _changed(old, new, "ember", "version of Ember")
+    return lines or _changed(old["inputs"], new["inputs"], "plan_sha256", "plan") or ["something unnamed"]
+
+
+def _changed(old: dict[str, Any], new: dict[str, Any], key: str, name: str) -> list[str]:
+    short = 16 if key.endswith("sha256") else None
+    if old[key] == new[key]:
+        return []
+    kind = " sha256" if short else ""
+    return [f"{name}: was{kind} {old[key][:short]}, is{kind} {new[key][:short]}"]
+
+
+def _stimuli_changes(old: list[list[str]], new: list[list[str]]) -> list[str]:
+    if old == new:
+        return []
+    lines = [] if len(old) == len(new) else [f"stimuli: were {len(old)}, are {len(new)}"]
+    for i, (a, b) in enumerate(zip(old, new, strict=False)):
+        if a != b:
+            what = f"{a[0]!r} was changed" if a[0] == b[0] else f"{a[0]!r} is now {b[0]!r}"
+            return [*lines, f"stimuli: first difference at number {i}: {what}"]
+    return lines
+
+
+def _refuse_foreign(run_dir: Path) -> None:
+    found = sorted(path.name for path in run_dir.iterdir() if path.name not in _OURS)
+    if found:
+        shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise IdentityError(
+            f"{run_dir} is not empty ({shown}) and holds no run that could be continued; "
+            "choose another output.dir, or empty this one"
+        )
+
+
+def _read(run_dir: Path) -> dict[str, Any] | None:
+    path = run_dir / IDENTITY
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise IdentityError(f"{path} cannot be read ({error}); choose another output.dir") from error
+    if not isinstance(found, dict) or not {"inputs", "config", "stimuli", "tokenizer", "numerics", "ember"} <= set(
+        found
+    ):
+        raise IdentityError(f"{path} was not written by this version of Ember; choose another output.dir")
+    return found
+
+
+def _store(run_dir: Path, current: RunIdentity) -> None:
+    body = canonical_json(current.record, indent=1).encode()
+    with (
+        placing.disk_errors(run_dir, "cannot record the run's identity", len(body)),
+        placing.staged(run_dir, f"identity-{os.getpid()}", "identity.json") as staged,
+    ):
+        staged.write_bytes(body)
+        placing.sync_file(staged)
+        placing.place(staged, run_dir / IDENTITY)

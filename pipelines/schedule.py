@@ -1,0 +1,101 @@
+"""Which piece runs next, and what becomes of one that failed: decisions only, no processes and no files.
+
+The rule: a whole unit that fails is tried once more, elsewhere. Failing twice it is split into halves; a half gets
+one try, then is split in turn; a single prompt gets two tries and is then isolated. So one prompt that kills its
+worker in a unit of n prompts costs at most 4 + log2(n) workers, all other prompts are done, and a single unlucky
+death changes nothing.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipelines.pieces import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a piece."""
+
+    piece: Piece
+    number: int
+    """From 0; also counts tries that a worker died of without having started the piece."""
+    avoid: str = ""
+    """Host where the last try failed; empty when none did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a try failed."""
+
+    kind: str
+    """`signal`, `memory`, `time-out`, `exit`, `exception` or `unknown`."""
+    detail: str
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """A prompt that stands alone with its cause, after all tries."""
+
+    piece: Piece
+    cause: Cause
+    tries: int
+
+
+class Schedule:
+    """The open pieces of a run. `gate` pieces (the first unit) are handed out before any other and alone."""
+
+    def __init__(self, pieces: Iterable[Piece], *, gate_unit: int | None = None) -> None:
+        ordered = sorted(pieces)
+        self._gate = deque(Attempt(p, 0) for p in ordered if p.unit == gate_unit)
+        self._queue = deque(Attempt(p, 0) for p in ordered if p.unit != gate_unit)
+        self._gate_unit = gate_unit
+        self._running: dict[str, Attempt] = {}
+        self._tries: dict[str, int] = {}
+        self.isolated: list[Isolated] = []
+        self.split: list[str] = []
+
+    @property
+    def unfinished(self) -> int:
+        """Pieces queued or running."""
+        return len(self._gate) + len(self._queue) + len(self._running)
+
+    @property
+    def gate_open(self) -> bool:
+        """Whether all pieces of the gate unit are through."""
+        return not self._gate and all(a.piece.unit != self._gate_unit for a in self._running.values())
+
+    def take(self) -> Attempt | None:
+        """Return the next try to start; None while there is nothing to start yet."""
+        source = self._gate or (self._queue if self.gate_open else None)
+        if not source:
+            return None
+        attempt = source.popleft()
+        self._running[attempt.piece.name] = attempt
+        return attempt
+
+    def done(self, piece: Piece) -> None:
+        """Note that a piece has its receipt."""
+        del self._running[piece.name]
+
+    def put_back(self, piece: Piece) -> None:
+        """Return a piece whose worker died before it had started: that counts as no try."""
+        attempt = self._running.pop(piece.name)
+        self._source(piece).appendleft(Attempt(piece, attempt.number + 1, attempt.avoid))
+
+    def failed(self, piece: Piece, cause: Cause) -> None:
+        """Apply the rule to a piece whose try failed of `cause`."""
+        attempt = self._running.pop(piece.name)
+        tries = self._tries[piece.name] = self._tries.get(piece.name, 0) + 1
+        patience = 2 if piece.size == 1 or not piece.path else 1
+        if tries < patience:
+            self._source(piece).append(Attempt(piece, attempt.number + 1, cause.host))
+        elif piece.size == 1:
+            self.isolated.append(Isolated(piece, cause, tries))
+        else:
+            self.split.append(piece.name)
+            self._source(piece).extend(Attempt(half, 0, cause.host) for half in piece.halves())
+
+    def _source(self, piece: Piece) -> deque[Attempt]:
+        return self._gate if piece.unit == self._gate_unit else self._queue

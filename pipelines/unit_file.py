@@ -1,0 +1,151 @@
+"""The plan as workers read it: one file of arrays, written once, so that a task carries no prompt.
+
+Kept under `.ember/plan/` by the hash of its content. It also says what stood in the directory when a later run with
+other stimuli is refused. Arrays only, read without pickle: opening a directory from elsewhere runs nothing.
+"""
+
+import functools
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ember.work import CaptureWork, Tokens, UnitWork
+from pipelines import placing
+
+if TYPE_CHECKING:
+    from pipelines.plan import Plan
+
+PLAN_DIR: Final = f"{placing.STATE_DIR}/plan"
+Ints = NDArray[np.int32]
+Starts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureTable:
+    """A capture with the token indices of all samples, one after another."""
+
+    name: str
+    site: str
+    layers: tuple[int, ...]
+    pooled: bool
+    positions: Ints
+    starts: Starts
+    """[samples + 1] where each sample's positions start."""
+
+    def of(self, sample: int) -> Ints:
+        """Token indices of one sample."""
+        return self.positions[self.starts[sample] : self.starts[sample + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFile:
+    """All samples of a run, and what is to be taken from them."""
+
+    tokens: Tokens
+    starts: Starts
+    """[samples + 1] where each sample's tokens start."""
+    special_ids: frozenset[int]
+    ids: tuple[str, ...]
+    expected: tuple[str | None, ...]
+    expect_modes: tuple[str, ...]
+    captures: tuple[CaptureTable, ...]
+    max_tokens: int
+    stop_ids: tuple[int, ...]
+
+    def prompt(self, sample: int) -> Tokens:
+        """Token ids of one sample."""
+        return self.tokens[self.starts[sample] : self.starts[sample + 1]]
+
+    def work(self, start: int, end: int, guard_positions: int) -> UnitWork:
+        """What the engine is to do for samples [start, end)."""
+        samples = range(start, end)
+        return UnitWork(
+            prompts=tuple(self.prompt(i) for i in samples),
+            captures=tuple(
+                CaptureWork(c.site, c.layers, tuple(tuple(c.of(i).tolist()) for i in samples), c.pooled)
+                for c in self.captures
+            ),
+            max_tokens=self.max_tokens,
+            stop_ids=self.stop_ids,
+            guard_positions=guard_positions,
+        )
+
+
+def write_unit_file(run_dir: Path, plan: "Plan") -> str:
+    """Write the plan's file, if it is not there, and return its path relative to the run directory."""
+    body = _encode(plan)
+    name = f"{PLAN_DIR}/units-{hashlib.sha256(body).hexdigest()[:16]}.npz"
+    target = run_dir / name
+    if not target.exists():
+        with (
+            placing.disk_errors(run_dir, "cannot write the plan", len(body)),
+            placing.staged(run_dir, "plan", target.name) as staged,
+        ):
+            staged.write_bytes(body)
+            placing.sync_file(staged)
+            placing.place(staged, target)
+    return name
+
+
+@functools.lru_cache(maxsize=2)
+def read_unit_file(path: Path) -> UnitFile:
+    """Read a plan's file; a process reads each only once."""
+    with np.load(path, allow_pickle=False) as arrays:
+        told = json.loads(arrays["told"].tobytes())
+        captures = tuple(
+            CaptureTable(
+                c["name"], c["site"], tuple(c["layers"]), c["pooled"], arrays[f"positions{i}"], arrays[f"starts{i}"]
+            )
+            for i, c in enumerate(told["captures"])
+        )
+        return UnitFile(
+            tokens=arrays["tokens"],
+            starts=arrays["starts"],
+            special_ids=frozenset(told["special_ids"]),
+            ids=tuple(told["ids"]),
+            expected=tuple(told["expected"]),
+            expect_modes=tuple(told["expect_modes"]),
+            captures=captures,
+            max_tokens=told["max_tokens"],
+            stop_ids=tuple(told["stop_ids"]),
+        )
+
+
+def _encode(plan: "Plan") -> bytes:
+    tokens, starts = _joined([sample.tokens for sample in plan.samples])
+    arrays: dict[str, NDArray[Any]] = {"tokens": tokens, "starts": starts}
+    for i, capture in enumerate(plan.captures):
+        arrays[f"positions{i}"], arrays[f"starts{i}"] = _joined(capture.positions)
+    arrays["told"] = np.frombuffer(json.dumps(_told(plan), sort_keys=True).encode(), np.uint8)
+    buffer = io.BytesIO()
+    # Fixed order and np.savez's fixed dates: the same plan gives the same bytes.
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _told(plan: "Plan") -> dict[str, Any]:
+    return {
+        "ids": [sample.stimulus.id for sample in plan.samples],
+        "expected": [sample.stimulus.expected for sample in plan.samples],
+        "expect_modes": [sample.stimulus.expect_mode for sample in plan.samples],
+        "special_ids": sorted(plan.special_ids),
+        "captures": [
+            {"name": c.name, "site": c.site, "layers": list(c.layers), "pooled": c.pooled} for c in plan.captures
+        ],
+        "max_tokens": plan.max_tokens,
+        "stop_ids": list(plan.source.tokenizer.stop_ids),
+    }
+
+
+def _joined(rows: Sequence[Iterable[int]]) -> tuple[Ints, Starts]:
+    lists = [np.asarray(row, np.int32) for row in rows]
+    starts = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(row) for row in lists], out=starts[1:])
+    return (np.concatenate(lists) if lists else np.zeros(0, np.int32)), starts

@@ -1,0 +1,66 @@
+"""From what the engine gave for a unit to rows of tables: every value gets its keys."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ember.work import Floats, Produced
+from pipelines.rows import CaptureRows, GenerationRow
+from pipelines.stimuli.expect import compare
+from pipelines.unit_file import CaptureTable, UnitFile
+
+if TYPE_CHECKING:
+    from ember.tokenizer import Tokenizer
+
+
+def capture_rows(units: UnitFile, capture: CaptureTable, start: int, good: list[int], values: Floats) -> CaptureRows:
+    """Give the rows of one capture their keys; `good` are the prompts of the unit whose values stand.
+
+    `values` is [layers, rows, width] for all prompts of the unit.
+    """
+    counts = np.diff(capture.starts)
+    ends = np.cumsum([1 if capture.pooled else int(counts[start + i]) for i in range(max(good) + 1)])
+    kept = [row for i in good for row in range(ends[i] - (1 if capture.pooled else int(counts[start + i])), ends[i])]
+    samples, positions, tokens = [], [], []
+    for sample in (start + i for i in good):
+        places = [-1] if capture.pooled else capture.of(sample).tolist()
+        samples += [sample] * len(places)
+        positions += places
+        prompt = units.prompt(sample)
+        tokens += [-1 if place < 0 else int(prompt[place]) for place in places]
+    n = len(kept)
+    return CaptureRows(
+        name=capture.name,
+        site=capture.site,
+        layers=capture.layers,
+        sample_index=np.array(samples, np.int32),
+        stimulus_id=[units.ids[sample] for sample in samples],
+        step=np.full(n, -1, np.int32),
+        position=np.array(positions, np.int32),
+        token_id=np.array(tokens, np.int32),
+        produced_id=np.full(n, -1, np.int32),
+        is_special=np.array([token in units.special_ids for token in tokens], np.bool_),
+        values=values if n == values.shape[1] else values[:, kept],
+    )
+
+
+def generation_row(units: UnitFile, sample: int, produced: Produced, tokenizer: "Tokenizer") -> GenerationRow:
+    """Decode a continuation and compare it with what was expected; a stopping token is no part of the text."""
+    ids = list(produced.token_ids)
+    shown = ids[:-1] if produced.stopped == "stop" else ids
+    text, expected, mode = tokenizer.decode(shown), units.expected[sample], units.expect_modes[sample]
+    match = compare(expected, text, mode) if expected is not None else None  # type: ignore[arg-type]
+    return GenerationRow(
+        sample_index=sample,
+        stimulus_id=units.ids[sample],
+        prompt_tokens=len(units.prompt(sample)),
+        token_ids=ids,
+        text=text,
+        stopped=produced.stopped,
+        expected=expected,
+        expect_mode=mode,
+        correct=bool(match and match.correct),
+        match_raw=bool(match and match.raw),
+        match_trimmed=bool(match and match.trimmed),
+        match_nfc_trimmed=bool(match and match.nfc),
+    )

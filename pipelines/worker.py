@@ -1,0 +1,165 @@
+"""What a worker does with a unit: the only place of the factory that runs the engine.
+
+    look for the receipt -> run the unit -> put its part files in place -> commit the receipt -> return a record
+
+The model is opened once per process, so each part of its file is mapped once however many units the process does. The
+staging directory of a try is made before the engine starts and removed after the receipt: when a worker dies, what it
+leaves there says what it was doing.
+"""
+
+import functools
+import importlib
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from ember.errors import EmberError, GGUFError
+from ember.work import UnitResult
+from pipelines import journal, placing, shards
+from pipelines.errors import RunError
+from pipelines.parts import PartFile
+from pipelines.receipts import NON_FINITE, Failure, Receipt, commit, holds, read
+from pipelines.tasks import MARK, EngineRecord, EngineSettings, UnitRecord, UnitTask
+from pipelines.unit_file import UnitFile, read_unit_file
+from pipelines.unit_rows import capture_rows, generation_row
+
+STAGING = f"{placing.STATE_DIR}/staging"
+
+
+def dask_setup(_worker: Any) -> None:
+    """Leave Ctrl-C to the client; called by Dask, for which this module is a preload."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def describe_engine(settings: EngineSettings, captures: Any) -> EngineRecord:
+    """Open the model in this process, compile what it needs compiled, and say how values will be computed."""
+    model = open_engine(settings)
+    return EngineRecord(model.route, model.numerics(), model.contract(captures))
+
+
+@functools.lru_cache(maxsize=1)
+def open_engine(settings: EngineSettings) -> Any:
+    """Open the model once per process, and check that this process can do what the client promised."""
+    module, attribute = settings.opener.split(":")
+    opener = getattr(importlib.import_module(module), attribute)
+    model = opener(
+        settings.model_path,
+        route=settings.route,
+        threads=settings.blas_threads,
+        memory_budget=settings.memory_budget,
+    )
+    found = tuple((part.size, part.mtime_ns) for part in model.file.parts)
+    if settings.stamps and found != settings.stamps:
+        raise GGUFError(f"{settings.model_path}: model file changed during the run")
+    if settings.numerics:
+        _check_numerics(json.loads(settings.numerics), json.loads(json.dumps(model.numerics())))
+    return model
+
+
+def run_unit(task: UnitTask) -> UnitRecord:
+    """Do one try of a piece. Never raises: what went wrong is in the record."""
+    started, run_dir = time.monotonic(), Path(task.run_dir)
+    found = read(run_dir, task.piece)
+    if found and holds(run_dir, found):
+        return UnitRecord(
+            task.piece, found, seconds=time.monotonic() - started, host=socket.gethostname(), pid=os.getpid()
+        )
+    try:
+        model = open_engine(task.engine)
+    except (EmberError, OSError, MemoryError) as error:
+        return _failed(task, error, fatal=True)
+    folder = _begin(run_dir, task)
+    try:
+        receipt = _compute(model, task, run_dir, folder.name)
+    except (RunError, GGUFError) as error:
+        return _failed(task, error, fatal=True)
+    except Exception as error:
+        return _failed(task, error, fatal=isinstance(error, OSError))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    seconds = time.monotonic() - started
+    return UnitRecord(task.piece, receipt, computed=True, seconds=seconds, host=socket.gethostname(), pid=os.getpid())
+
+
+def _begin(run_dir: Path, task: UnitTask) -> Path:
+    name = MARK.join((task.piece, str(task.number), socket.gethostname(), str(os.getpid()), uuid.uuid4().hex[:8]))
+    folder = run_dir / STAGING / name
+    # The mark inside keeps the directory while files come and go in it.
+    (folder / "mark").mkdir(parents=True)
+    journal.note_worker(run_dir, "forward", piece=task.piece, number=task.number, start=task.start, end=task.end)
+    return folder
+
+
+def _compute(model: Any, task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
+    units = read_unit_file(run_dir / task.unit_file)
+    model.file.check_unchanged()
+    result: UnitResult = model.run_unit(units.work(task.start, task.end, task.guard_positions))
+    model.file.check_unchanged()
+    parts = tuple(_write(model, task, run_dir, attempt, units, result))
+    receipt = Receipt(
+        piece=task.piece,
+        start=task.start,
+        end=task.end,
+        parts=parts,
+        rows=result.rows,
+        rows_computed=result.rows_computed,
+        generated=sum(len(p.token_ids) for i, p in enumerate(result.produced) if i not in result.failures),
+        guard_nll=result.guard_nll,
+        guard_count=result.guard_count,
+        failures=tuple(
+            Failure(task.start + i, NON_FINITE, f"non-finite after {_place(f.layer, f.site)}")
+            for i, f in sorted(result.failures.items())
+        ),
+        ember=task.ember,
+    )
+    standing = commit(run_dir, attempt, receipt)
+    journal.note_worker(run_dir, "receipt", piece=task.piece, number=task.number)
+    return standing
+
+
+def _place(layer: int, site: str) -> str:
+    return f"layer {layer} ({site})" if layer >= 0 else site
+
+
+def _write(
+    model: Any, task: UnitTask, run_dir: Path, attempt: str, units: UnitFile, result: UnitResult
+) -> list[PartFile]:
+    good = [i for i in range(task.end - task.start) if i not in result.failures]
+    if not good:
+        return []
+    rows = [capture_rows(units, c, task.start, good, v) for c, v in zip(units.captures, result.captures, strict=True)]
+    where: dict[str, Any] = {"sample_start": task.start, "sample_end": task.end, "metadata": dict(task.metadata)}
+    parts = []
+    for write, wanted in (
+        (shards.write_activations, [r for r in rows if r.site != "after_logits"]),
+        (shards.write_logits, [r for r in rows if r.site == "after_logits"]),
+    ):
+        if wanted:
+            parts.append(write(run_dir, task.piece, attempt, wanted, dtype=task.dtype, **where))
+    if units.max_tokens:
+        told = [generation_row(units, task.start + i, result.produced[i], model.tokenizer) for i in good]
+        parts.append(shards.write_generations(run_dir, task.piece, attempt, told, **where))
+    return parts
+
+
+def _check_numerics(wanted: dict[str, Any], found: dict[str, Any]) -> None:
+    if wanted == found:
+        return
+    differing = [key for key in sorted({*wanted, *found}) if wanted.get(key) != found.get(key)]
+    raise RunError(
+        f"a worker on {socket.gethostname()} computes with other numerics than the client, so its values would differ: "
+        + "; ".join(f"{key}: {found.get(key)!r}, expected {wanted.get(key)!r}" for key in differing)
+        + ". Use workers with the same libraries and processors"
+    )
+
+
+def _failed(task: UnitTask, error: BaseException, *, fatal: bool) -> UnitRecord:
+    kind = "memory" if isinstance(error, MemoryError) else "exception"
+    told = str(error) if isinstance(error, EmberError) else f"{type(error).__name__}: {error}"
+    return UnitRecord(task.piece, None, host=socket.gethostname(), pid=os.getpid(), kind=kind, error=told, fatal=fatal)
