@@ -3,12 +3,22 @@
 A leaf. Values are never coerced: "3" is not an integer, 1 is not true.
 """
 
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 MAX_SHOWN: Final = 60
 MAX_LISTED: Final = 8
@@ -74,18 +84,28 @@ Listed = BeforeValidator(_as_tuple)
 """Lets a YAML list fill a tuple field, which a strict model would refuse."""
 
 
-def shorthand(key: str) -> BeforeValidator:
-    """Let plain text stand for a mapping whose only key is `key`."""
+@dataclass(frozen=True, slots=True)
+class Shorthand:
+    """Marks a model field where plain text stands for a mapping whose only key is `key`."""
 
-    def expand(given: Any) -> Any:
+    key: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Expand before the model validates."""
+        return core_schema.no_info_before_validator_function(self._expand, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Say that text will do as well."""
+        return {"anyOf": [{"type": "string"}, handler(schema)]}
+
+    def _expand(self, given: Any) -> Any:
         if isinstance(given, str):
-            return {key: given}
+            return {self.key: given}
         if isinstance(given, (dict, Settings)):
             return given
         quoted = "; put it in quotes" if isinstance(given, (bool, int, float)) else ""
-        raise PydanticCustomError("text_or_mapping", "{hint}", {"hint": f"text, or a mapping with `{key}`{quoted}"})
-
-    return BeforeValidator(expand)
+        hint = f"text, or a mapping with `{self.key}`{quoted}"
+        raise PydanticCustomError("text_or_mapping", "{hint}", {"hint": hint})
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from pipelines.config import RunConfig
+from pipelines.config.models import SCHEMA
 
 
 @click.command()
@@ -31,4 +32,4 @@ def config_schema() -> dict[str, Any]:
     }
     body["required"].remove("model")
     body["oneOf"] = [{"required": ["model"]}, {"required": ["models"]}]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ember.pipeline/v1", **body}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **body, "title": SCHEMA}

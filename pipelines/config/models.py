@@ -57,7 +57,7 @@ class CaptureConfig(Settings):
     """Where in the model: before_layer, after_attention, after_mlp, after_layer, before_logits or after_logits."""
     layers: Layers = "all"
     """`all`, or layers counted from 0; -1 is the last. Not for before_logits and after_logits."""
-    position: PositionField = Position()
+    position: PositionField = Field(default=Position(), json_schema_extra={"default": "last"})
     """`last`, `all`, `mean`, `{index: n}`, `{from_end: n}` (0 is the last token), `span` or
     `{span: first|final|all|mean}` of the target's tokens."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from pipelines.settings import InputPath, Listed, Settings, Word, closest, refuse, shorthand
+from pipelines.settings import InputPath, Listed, Settings, Shorthand, Word, closest, refuse
 from pipelines.stimuli.morphology import MorphologyError, parse_pattern
 from pipelines.stimuli.record import ExpectMode, Script
 from pipelines.stimuli.templates import REVEALED_BY, parse_template
@@ -81,9 +81,9 @@ class RootPatternConfig(CommonConfig):
 
     generate: Literal["root_pattern"]
     """The generator."""
-    roots: Annotated[tuple[Annotated[RootConfig, shorthand("root")], ...], Listed, Field(min_length=1)]
+    roots: Annotated[tuple[Annotated[RootConfig, Shorthand("root")], ...], Field(min_length=1), Listed]
     """Roots, real or invented."""
-    patterns: Annotated[dict[Word, Annotated[PatternConfig, shorthand("pattern")]], Field(min_length=1)]
+    patterns: Annotated[dict[Word, Annotated[PatternConfig, Shorthand("pattern")]], Field(min_length=1)]
     """Patterns by name."""
     templates: Annotated[dict[Word, TemplateConfig], Field(min_length=1)]
     """Prompts by name."""
@@ -167,7 +167,7 @@ class ItemConfig(Settings):
 class ItemsConfig(CommonConfig):
     """Stimuli listed in the config."""
 
-    items: Annotated[tuple[Annotated[ItemConfig, shorthand("prompt")], ...], Listed, Field(min_length=1)]
+    items: Annotated[tuple[Annotated[ItemConfig, Shorthand("prompt")], ...], Field(min_length=1), Listed]
     """The stimuli, in order."""
     reveals: Annotated[tuple[str, ...], Listed] = ()
     """Labels that can be read off every prompt."""
@@ -194,7 +194,10 @@ class ColumnsConfig(Settings):
     """Which occurrence of the target counts, from 1; by default a column called occurrence, if there is one."""
     template: str | None = None
     """Name of the template a row was made with; by default a column called template, if there is one."""
-    labels: Annotated[dict[Word, str], BeforeValidator(_label_columns)] | None = None
+    labels: (
+        Annotated[dict[Word, str], BeforeValidator(_label_columns, json_schema_input_type=dict[Word, str] | list[str])]
+        | None
+    ) = None
     """Labels: a list of columns, or label: column. By default every column not named here becomes a label."""
     ignore: Annotated[tuple[str, ...], Listed] = ()
     """Columns to leave out knowingly."""
