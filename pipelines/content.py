@@ -3,11 +3,12 @@
 Equal for any version of pyarrow, codec, encoding, and however the rows are cut into row groups or batches. Any change
 of a value, of its bits, of the order of rows, of a column's name or type changes it.
 
-    column  = sha256( digest of each of its buffers, in order )      buffers as in `pipelines.tables.leaves`
-    content = sha256( canonical JSON of {"columns": [[name, type, column], ...], "rows": n} )
+    column  = sha256( digest of each of its buffers, in order )
+    content = sha256( canonical JSON of {"columns": [[name, kind, column], ...], "rows": n} )
 
-The digest of a buffer is the SHA-256 of the buffers of all batches joined: lengths and bytes are hashed apart, so that
-where a batch ends leaves no trace.
+Buffers are those of `pipelines.tables.leaves`, kinds those of `pipelines.tables.kind_name`. A buffer's digest is the
+SHA-256 of the buffers of all batches joined: lengths and bytes are hashed apart, so that the end of a batch leaves no
+trace.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ class ContentHasher:
     """Takes a table batch by batch, in row order."""
 
     def __init__(self, schema: Any) -> None:
-        self._columns = [(field.name, str(field.type)) for field in schema]
+        self._columns = [(field.name, tables.kind_name(field.type)) for field in schema]
         self._digests: list[list[Any]] = [
             [hashlib.sha256() for _ in tables.leaves(tables.empty_array(field.type))] for field in schema
         ]

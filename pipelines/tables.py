@@ -136,6 +136,18 @@ def read_groups(
             yield table.replace_schema_metadata(None)
 
 
+def kind_name(kind: Any) -> str:
+    """Return the name of a column's type: `int32`, `string`, `list<int32>`, `float32[64]`.
+
+    Not Arrow's own spelling, which changes with its version and tells how elements are called.
+    """
+    if pa.types.is_fixed_size_list(kind):
+        return f"{kind_name(kind.value_type)}[{kind.list_size}]"
+    if pa.types.is_list(kind):
+        return f"list<{kind_name(kind.value_type)}>"
+    return {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind))
+
+
 def empty_array(kind: Any) -> Any:
     """Return an Arrow array of `kind` without values."""
     return pa.array([], kind)

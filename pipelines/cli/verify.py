@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from ember.errors import InputError
+from pipelines.manifest import Manifest
 from pipelines.verify import Verdict, check, refusal
 
 
@@ -23,9 +24,9 @@ def verify(directory: Path, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(summary(verdict), ensure_ascii=False, indent=1))
         return 0 if verdict.sound else 1
-    if not verdict.sound:
+    if not verdict.sound or verdict.manifest is None:
         raise refusal(verdict)
-    click.echo(_told(verdict))
+    click.echo(_told(directory, verdict.manifest))
     return 0
 
 
@@ -50,12 +51,10 @@ def summary(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _told(verdict: Verdict) -> str:
-    manifest = verdict.manifest
-    assert manifest is not None
+def _told(directory: Path, manifest: Manifest) -> str:
     size = sum(part.bytes for part in manifest.parts) / 1e6
     failed = f", {len(manifest.failed_samples)} of them failed" if manifest.failed_samples else ""
     return (
-        f"{verdict.directory}: sound. {manifest.samples} samples{failed}, {len(manifest.parts)} files, {size:.1f} MB\n"
+        f"{directory}: sound. {manifest.samples} samples{failed}, {len(manifest.parts)} files, {size:.1f} MB\n"
         f"semantic hash {manifest.semantic_hash}"
     )
