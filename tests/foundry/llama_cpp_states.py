@@ -60,6 +60,7 @@ class LlamaCpp:
         self.vocab_size = native.llama_vocab_n_tokens(native.llama_model_get_vocab(self._model))
         self.context = context
         self.wanted: frozenset[str] = frozenset()
+        self._stop_after: str | None = None
         self.taken: dict[str, Floats] = {}
         # The callback is kept here: llama.cpp holds only its address.
         self._callback = native.ggml_backend_sched_eval_callback(self._on_tensor)
@@ -93,6 +94,19 @@ class LlamaCpp:
             for key, name in PER_LAYER.items()
         }
         return layered | {key: taken[name] for key, name in ONCE.items()}
+
+    def last_rows(self, prompts: Sequence[Sequence[int]]) -> Floats:
+        """Evaluate many prompts in one batch and give `l_out` at their last tokens: [prompts, layers, width].
+
+        The evaluation ends at the last layer's output: no logits are computed.
+        """
+        names = [f"{PER_LAYER['l_out']}-{layer}" for layer in range(self.n_layers)]
+        ends = np.cumsum([len(prompt) for prompt in prompts]) - 1
+        self.clear()
+        self.wanted, self._stop_after = frozenset(names), names[-1]
+        self.evaluate([(prompt, 0, n, frozenset([len(prompt) - 1])) for n, prompt in enumerate(prompts)])
+        self.wanted, self._stop_after = frozenset(), None
+        return np.stack([self._chosen(name, int(ends[-1]) + 1, ends.tolist()) for name in names], axis=1)
 
     def greedy(self, tokens: Sequence[int], steps: int) -> Continuation:
         """Continue a prompt with the highest logit (the lowest id among equals), never stopping early."""
@@ -164,7 +178,7 @@ class LlamaCpp:
             _library.ggml_backend_tensor_get(tensor, values.ctypes.data, 0, values.nbytes)
             width = self.vocab_size if name == ONCE["logits"] else self.width
             self.taken[name] = values.reshape(-1, width)
-        return True
+        return name != self._stop_after  # false ends the evaluation
 
     def _chosen(self, name: str, fed: int, rows: list[int]) -> Floats:
         """Take `rows`; what llama.cpp has pruned to the output rows already is these rows."""

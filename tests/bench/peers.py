@@ -1,0 +1,159 @@
+"""What is timed against each other: one class for each contender, told what to load, asked for rounds.
+
+A peer takes token ids and gives, for every prompt, the residual stream after every layer at its last token. Each lives in
+a process of its own (see `worker`), some in another interpreter; they import what they need when made.
+"""
+
+import os
+import platform
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Prompts = list[list[int]]
+States = NDArray[np.float32]  # [prompts, layers, hidden]
+
+
+class Peer(Protocol):
+    """A contender, loaded and warm."""
+
+    about: dict[str, Any]
+
+    def run(self) -> States: ...
+
+
+class EmberPeer:
+    """Ember through its Python API."""
+
+    def __init__(self, model: str, prompts: Prompts, threads: int, **_: Any) -> None:
+        import ember
+
+        self._prompts = prompts
+        self._model = ember.open(model, threads=threads)
+        self.about = {"name": "Ember", "version": ember.__version__, "numerics": self._model.numerics()}
+
+    def run(self) -> States:
+        return self._model.capture(tokens=self._prompts, site="after_layer", layers="all")["after_layer"]
+
+
+class CeilingPeer:
+    """The matrix products of the same rows and nothing else: what no engine on this BLAS can pass."""
+
+    def __init__(
+        self, model: str, prompts: Prompts, threads: int, *, rows: int, last_rows: int, shape: dict[str, int], **_: Any
+    ) -> None:
+        from threadpoolctl import threadpool_info, threadpool_limits
+
+        self._limits = threadpool_limits(threads, user_api="blas")
+        self.about = {"name": f"matrix products alone, {rows} rows", "blas": threadpool_info()}
+        self._states = np.zeros((len(prompts), shape["layers"], shape["d"]), np.float32)
+        rng = np.random.default_rng(0)
+        d, narrow, ffn = shape["d"], shape["narrow"], shape["ffn"]
+        sizes = [(d, d), (narrow, d), (narrow, d), (d, d), (ffn, d), (ffn, d), (d, ffn)]
+        self._weights = [rng.standard_normal(size, dtype=np.float32) for size in sizes]
+        widest = rng.standard_normal((rows, ffn), dtype=np.float32)
+        self._inputs = {width: np.ascontiguousarray(widest[:, :width]) for width in (d, ffn)}
+        self._layers, self._last_rows = shape["layers"], last_rows
+
+    def run(self) -> States:
+        for layer in range(self._layers):
+            for index, weight in enumerate(self._weights):
+                pruned = layer == self._layers - 1 and index not in (1, 2)  # keys and values are needed of all rows
+                rows = self._inputs[weight.shape[1]]
+                _ = rows[: self._last_rows if pruned else None] @ weight.T
+        return self._states
+
+
+class LlamaCppPeer:
+    """llama.cpp with a callback on every `l_out`: whole prompts, as many in a batch as is fastest.
+
+    `variant` tries settings: tokens in a batch, whether sequences share one KV buffer, its type, flash attention. The
+    callback ends each evaluation at the last layer's output, so that no logits are computed.
+    """
+
+    def __init__(self, model: str, prompts: Prompts, threads: int, *, variant: dict[str, Any], **_: Any) -> None:
+        import llama_cpp
+        from llama_cpp import llama_cpp as native
+
+        from tests.foundry.llama_cpp_states import LlamaCpp
+
+        self._groups = _groups(prompts, variant["batch"])
+        self._llama = LlamaCpp(
+            model,
+            context=max(sum(map(len, group)) for group in self._groups),
+            threads=threads,
+            sequences=max(map(len, self._groups)),
+            kv_type=getattr(native, f"GGML_TYPE_{variant['kv']}"),
+            flash_attention=variant["flash"],
+        )
+        system = native.llama_print_system_info().decode()
+        self.about = {"name": "llama.cpp", "version": llama_cpp.__version__, "settings": variant, "system": system}
+
+    def run(self) -> States:
+        return np.concatenate([self._llama.last_rows(group) for group in self._groups])
+
+
+class TransformersPeer:
+    """Hugging Face in float32: padded batches, all hidden states of the base model."""
+
+    def __init__(self, model: str, prompts: Prompts, threads: int, *, variant: dict[str, Any], **_: Any) -> None:
+        import torch
+        import transformers
+
+        torch.set_num_threads(threads)
+        folder, name = os.path.split(model)
+        self._torch = torch
+        self._model = transformers.AutoModel.from_pretrained(folder, gguf_file=name, dtype=torch.float32).eval()
+        self._batches = [
+            prompts[start : start + variant["batch"]] for start in range(0, len(prompts), variant["batch"])
+        ]
+        self.about = {
+            "name": "Hugging Face transformers, float32",
+            "version": f"{transformers.__version__}, torch {torch.__version__}",
+            "settings": variant,
+            "system": torch.backends.cpu.get_cpu_capability(),
+        }
+
+    def run(self) -> States:
+        with self._torch.inference_mode():
+            return np.concatenate([self._batch(batch) for batch in self._batches])
+
+    def _batch(self, prompts: Prompts) -> States:
+        lengths = np.array([len(prompt) for prompt in prompts])
+        ids = np.zeros((len(prompts), lengths.max()), np.int64)
+        for row, prompt in zip(ids, prompts, strict=True):
+            row[: len(prompt)] = prompt
+        mask = self._torch.from_numpy((np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64))
+        output = self._model(
+            self._torch.from_numpy(ids), attention_mask=mask, output_hidden_states=True, use_cache=False
+        )
+        last = self._torch.from_numpy(lengths - 1)
+        rows = self._torch.arange(len(prompts))
+        # transformers norms its last hidden state; the others are the residual stream after each layer.
+        return self._torch.stack([layer[rows, last] for layer in output.hidden_states[1:]], dim=1).numpy()
+
+
+PEERS: dict[str, type[Any]] = {
+    "ember": EmberPeer,
+    "ceiling": CeilingPeer,
+    "llama.cpp": LlamaCppPeer,
+    "transformers": TransformersPeer,
+}
+
+
+def machine() -> dict[str, Any]:
+    """Name the processor as the kernel does."""
+    with open("/proc/cpuinfo") as lines:
+        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    return {"processor": model, "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
+
+
+def _groups(prompts: Prompts, batch: int) -> list[Prompts]:
+    """Cut into runs of whole prompts of at most `batch` tokens."""
+    groups: list[Prompts] = [[]]
+    for prompt in prompts:
+        if groups[-1] and sum(map(len, groups[-1])) + len(prompt) > batch:
+            groups.append([])
+        groups[-1].append(prompt)
+    return groups
