@@ -116,7 +116,7 @@ class GGUFFile:
                 raise hashing.changed(part)
 
     def close(self) -> None:
-        """Let go of the mapped files; they are unmapped when no view of a tensor is left."""
+        """Let go of the mapped files; they are unmapped when no view of a tensor or vocabulary is left."""
         self._mappings = None
 
     def __enter__(self) -> "GGUFFile":
