@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from ember.capture import Captures as Captures
     from ember.errors import EmberError as EmberError
-    from ember.model import Captures as Captures
     from ember.model import Generation as Generation
     from ember.model import Model as Model
     from ember.model import open_model as open
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _HOME: Final = {
-    "Captures": "ember.model:Captures",
+    "Captures": "ember.capture:Captures",
     "EmberError": "ember.errors:EmberError",
     "Encoding": "ember.tokenizer:Encoding",
     "Generation": "ember.model:Generation",

@@ -26,7 +26,7 @@ class Captures:
     layers: Mapping[str, tuple[int, ...]]
     """The layers of each site's second axis; (-1,) for the logits sites."""
     provenance: dict[str, Any]
-    """Where the arrays come from: file and its sha256, architecture, tokenizer, positions, tensor contract, numerics."""
+    """Where the arrays come from: file, sha256, architecture, tokenizer, positions, tensor contract, numerics."""
 
     def __getitem__(self, site: str) -> Floats:
         """Array of a site: [rows, layers, hidden]; [rows, hidden] or [rows, vocab] for the logits sites."""
@@ -73,7 +73,8 @@ def check_position(position: str | int | Position) -> Position:
     if isinstance(position, int) and not isinstance(position, bool):
         return Position("index", position) if position >= 0 else Position("from_end", -1 - position)
     raise InputError(
-        f"position {position!r}: expected 'last', 'all', 'mean', an index, or an ember.positions.Position ({', '.join(KINDS)})"
+        f"position {position!r}: expected 'last', 'all', 'mean', an index, "
+        f"or an ember.positions.Position ({', '.join(KINDS)})"
     )
 
 

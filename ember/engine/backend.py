@@ -46,7 +46,7 @@ class Backend(Protocol):
     def attend_tiles(
         self, q: Floats, k: Floats, v: Floats, groups: list[TileGroup], heads: tuple[int, int], scale: float
     ) -> Floats:
-        """Causal attention of query rows q [T, H·E] over key rows k, v [R + 1, K·E] (the last row is zeros) in tiles."""
+        """Causal attention of query rows q [T, H·E] over key rows k, v [R + 1, K·E] (the last one zeros), in tiles."""
 
     def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
         """Attention of one query a sequence, q [S, H·E], over its cached keys and values, in a fixed order."""

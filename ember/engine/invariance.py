@@ -1,4 +1,4 @@
-"""The self-test at start-up: does a row keep its bits whatever other rows share its product?
+"""The self-test at start-up: whether a row keeps its bits whatever other rows share its product.
 
 OpenBLAS's AVX-512 kernels pass; its AVX2 kernels do not. Where the test passes for the shapes of the model at hand,
 contract 2 holds: a prompt's bits do not depend on its unit. Elsewhere contract 1 does: the plan fixes the units.

@@ -153,7 +153,6 @@ def gather_keys(k: Any, rows: Any, out: Any) -> None:
 def masked_softmax(scores: Any, block: Any, first_query: Any, first_key: Any, window: Any, scale: Any) -> None:
     """Softmax over the visible keys of every query, in place: scores [tiles, K, rep·block, keys]."""
     lanes = np.empty(16, np.float32)
-    n = scores.shape[3]
     for tile in range(scores.shape[0]):
         for g in range(scores.shape[1]):
             for line in range(scores.shape[2]):

@@ -1,4 +1,4 @@
-"""Prefill of a unit, weight-stationary: all rows go through layer 0, then through layer 1, …
+"""Prefill of a unit, weight-stationary: all rows go through layer 0, then through layer 1, and so on.
 
 Rows are the nodes of the unit's prefix tree. They go through a layer in chunks of at most CHUNK_ROWS, so that a prompt
 longer than a unit needs no larger scratch; a row's history always lies in its own or an earlier chunk. The last layer
@@ -86,7 +86,7 @@ class Prefill:
     def run(self, cache: KVCache | None) -> Floats:
         """Run the layers; returns the residual stream of the kept rows, [kept, D]. Fills `cache` where given."""
         model, be = self.model, self.be
-        x = model.family.embed(be, model.config, model.weights, self.tree.tokens, self.tree.positions)  # [R, D]
+        x: Floats = model.family.embed(be, model.config, model.weights, self.tree.tokens, self.tree.positions)  # [R, D]
         self._check(x, np.arange(len(x), dtype=np.int32), NonFinite(0, "before_layer"))
         for layer in range(self.depth):
             x = self._layer(layer, x)

@@ -85,7 +85,7 @@ class ReferenceBackend:
     def _angles(self, rope: Rope, positions: NDArray[np.int32]) -> tuple[Floats, Floats]:
         if self.dtype is np.float64:
             angles = positions[:, None].astype(np.float64) * rope.frequencies()
-            return np.cos(angles)[:, None], np.sin(angles)[:, None]  # type: ignore[return-value]
+            return np.cos(angles)[:, None], np.sin(angles)[:, None]
         tables = self._tables.setdefault(id(rope), RopeTables(rope))
         tables.reach(int(positions.max(initial=-1)) + 1)
         return tables.cos[positions][:, None], tables.sin[positions][:, None]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ember.work import Floats
 
 PairLayout = Literal["neighbours", "halves"]
-"""`neighbours`: pairs are (2i, 2i+1), as in GGUF's llama; `halves`: pairs are (i, i + rotated/2), as in qwen and gemma."""
+"""`neighbours`: pairs are (2i, 2i+1), as in GGUF's llama; `halves`: (i, i + rotated/2), as in qwen and gemma."""
 
 
 @dataclass(frozen=True, slots=True)
