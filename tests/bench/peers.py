@@ -1,11 +1,12 @@
 """What is timed against each other: one class for each contender, told what to load, asked for rounds.
 
-A peer takes token ids and gives, for every prompt, the residual stream after every layer at its last token. Each lives in
-a process of its own (see `worker`), some in another interpreter; they import what they need when made.
+A peer takes token ids and gives, for every prompt, the residual stream after every layer at its last token. Each lives
+in a process of its own (see `worker`), some in another interpreter; they import what they need when made.
 """
 
 import os
 import platform
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -144,7 +145,7 @@ PEERS: dict[str, type[Any]] = {
 
 def machine() -> dict[str, Any]:
     """Name the processor as the kernel does."""
-    with open("/proc/cpuinfo") as lines:
+    with Path("/proc/cpuinfo").open() as lines:
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
     return {"processor": model, "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
 

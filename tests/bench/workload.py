@@ -1,12 +1,18 @@
 """The work that is timed: 200 templated prompts of about 28 tokens that share their first dozen."""
 
+import itertools
 import random
 from collections.abc import Sequence
 
-_ROOTS = ("ktb", "drs", "qrʾ", "fhm", "ʿlm", "ḥml", "jls", "ḫrj", "dḫl", "šrb", "ʾkl", "smʿ", "nẓr", "ḏhb", "rjʿ", "ṭlb",
-          "fth", "ġlq", "ṣnʿ", "lʿb")  # fmt: skip
+_ROOTS = (
+    *("ktb", "drs", "qrʾ", "fhm", "ʿlm", "ḥml", "jls", "ḫrj", "dḫl", "šrb"),
+    *("ʾkl", "smʿ", "nẓr", "ḏhb", "rjʿ", "ṭlb", "fth", "ġlq", "ṣnʿ", "lʿb"),
+)
 _PATTERNS = ("1a2a3a", "1ā2i3", "ma12ū3", "ta1a22a3", "in1a2a3", "i1ta2a3", "ista12a3", "ma12a3", "1i2ā3", "1a2ī3")
-_TEMPLATE = "Question: say which consonants are the root of the word {form}, and what its pattern means in the grammar of Arabic verbs."
+_TEMPLATE = (
+    "Question: say which consonants are the root of the word {form}, "
+    "and what its pattern means in the grammar of Arabic verbs."
+)
 
 
 def texts(count: int = 200) -> list[str]:
@@ -20,7 +26,7 @@ def rows_after_sharing(prompts: Sequence[Sequence[int]]) -> int:
     """Count the nodes of the prompts' prefix tree: what has to be computed when nothing is computed twice."""
     ordered = sorted(map(tuple, prompts))
     rows = len(ordered[0])
-    for previous, current in zip(ordered, ordered[1:], strict=False):
+    for previous, current in itertools.pairwise(ordered):
         common = next((n for n, (a, b) in enumerate(zip(previous, current, strict=False)) if a != b), len(previous))
         rows += len(current) - common
     return rows

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ember.tolerances import TOLERANCES
 
 import ember
+from ember.tolerances import TOLERANCES
 from tests.foundry.goldens import SITES, Golden, allowance, disagreement, first_break
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ember.tolerances import TOLERANCES
 
 import ember
+from ember.tolerances import TOLERANCES
 from tests.foundry.files import tensors_sha256
 from tests.foundry.goldens import Golden, disagreement
 
