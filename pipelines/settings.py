@@ -47,8 +47,8 @@ def show(given: Any, source: str | None = None) -> str:
     """Write a value as messages show it: as it was spelt (`source`) if known, collections by kind, long texts cut."""
     if isinstance(given, dict) and len(given) != 1:
         return f"a mapping of {len(given)} keys" if given else "an empty mapping"
-    if isinstance(given, (list, tuple)) and len(given) > MAX_LISTED:
-        return f"a list of {len(given)}"
+    if isinstance(given, (list, tuple)) and not 0 < len(given) <= MAX_LISTED:
+        return f"a list of {len(given)}" if given else "an empty list"
     if given is None:
         return "nothing"
     shown = repr(given) if isinstance(given, str) else source or repr(given)

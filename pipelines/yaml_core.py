@@ -95,15 +95,23 @@ def parse_yaml(data: bytes, file: str) -> Document:
     aliens = _Aliens(text)
     document = Document(file)
     try:
-        root = _Loader(aliens.hide(text)).get_single_node()
+        root = _compose(aliens.hide(text), file)
         document.value = _Construction(document, aliens).build(root, ())
     except yaml.MarkedYAMLError as error:
         raise ConfigError(_syntax(error, file)) from None
     except yaml.reader.ReaderError as error:
         raise ConfigError(_unprintable(text, error, file)) from None
-    except (ValueError, OverflowError) as error:  # an escape such as \UFFFFFFFF, which PyYAML hands to chr()
-        raise ConfigError(f"{file}: a character escape is out of range: {error}") from None
     return document
+
+
+def _compose(text: str, file: str) -> Node | None:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    except (ValueError, OverflowError):  # PyYAML hands an escape such as \UFFFFFFFF to chr() as it is
+        mark: Any = loader.get_mark()
+        place = f"{file}:{mark.line + 1}:{mark.column + 1}"
+        raise ConfigError(f"{place}: this escape is no Unicode character, expected at most \\U0010FFFF") from None
 
 
 def decode_utf8(data: bytes, file: str) -> str:

@@ -25,7 +25,15 @@ WANTED: Final = {
 
 def describe(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
     """Return one problem for each of `error`'s details."""
-    return [_problem(detail, document, model) for detail in error.errors(include_url=False)]
+    details = error.errors(include_url=False)
+    return [_problem(detail, document, model) for detail in details if not _follows(detail, details)]
+
+
+def _follows(detail: ErrorDetails, others: list[ErrorDetails]) -> bool:
+    """Whether a list is only too short because its entries are wrong, which is said already."""
+    loc = detail["loc"]
+    inner = (other["loc"] for other in others if len(other["loc"]) > len(loc))
+    return detail["type"] == "too_short" and any(deeper[: len(loc)] == loc for deeper in inner)
 
 
 def _problem(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> Problem:

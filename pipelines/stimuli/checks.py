@@ -89,7 +89,7 @@ def _template_labels(stimuli: Sequence[Stimulus]) -> list[str]:
 
 
 def find(stimuli: Sequence[Stimulus], dropped: Sequence[Dropped] = ()) -> list[Finding]:
-    """List what deserves a look before a run, worst first; empty for a clean set."""
+    """List what deserves a look before a run; empty for a clean set."""
     simple = [
         _matching(
             stimuli, "trailing_space", "end in white space, which most models never see before a continuation", _spaced
@@ -97,8 +97,9 @@ def find(stimuli: Sequence[Stimulus], dropped: Sequence[Dropped] = ()) -> list[F
         _matching(stimuli, "not_nfc", "are not in NFC: the same text may exist in two encodings", _not_nfc),
         _matching(stimuli, "presentation_forms", "hold Arabic presentation forms instead of letters", _has_forms),
     ]
-    many = [_same_ending(stimuli), _same_text(stimuli), _nearly_same(stimuli), _invisible(stimuli), _dropped(dropped)]
-    return [finding for finding in [*many, *simple, *_mixed_letters(stimuli)] if finding]
+    whole = [_same_text(stimuli), _nearly_same(stimuli), _same_ending(stimuli), _invisible(stimuli), _dropped(dropped)]
+    lists = [*_mixed_letters(stimuli), *_uneven_labels(stimuli)]
+    return [finding for finding in [*whole, *simple, *lists] if finding]
 
 
 def _matching(stimuli: Sequence[Stimulus], code: str, said: str, test: Callable[[Stimulus], bool]) -> Finding | None:
@@ -184,6 +185,17 @@ def _mixed_letters(stimuli: Sequence[Stimulus]) -> list[Finding]:
             )
             findings.append(Finding(f"mixed_{name}", said, rare))
     return findings
+
+
+def _uneven_labels(stimuli: Sequence[Stimulus]) -> list[Finding]:
+    """Labels that only some stimuli have: misspelt, or added halfway."""
+    names = sorted({name for stimulus in stimuli for name in stimulus.labels})
+    lacking = {name: _ids(s for s in stimuli if name not in s.labels) for name in names}
+    return [
+        Finding("uneven_label", f"{len(ids)} of {len(stimuli)} stimuli have no label {name!r}", ids)
+        for name, ids in lacking.items()
+        if ids
+    ]
 
 
 def _dropped(dropped: Sequence[Dropped]) -> Finding | None:

@@ -1,7 +1,8 @@
 """Stimuli listed in the config or read from a table: which column holds what, and every row accounted for.
 
 No column is dropped silently: what is not mapped becomes a label, or is an error once labels are listed, unless named
-in `ignore`. Empty cells of id, expected, target, occurrence and template mean that there is none.
+in `ignore`. Empty cells of id, expected, target, occurrence and template mean that there is none; so does null in a
+label, while an empty text there is a value.
 """
 
 from collections.abc import Mapping
@@ -132,7 +133,7 @@ def _draft(config: FileConfig, columns: Columns, where: str, index: int, row: Ma
         where=where,
         id=text("id") or f"row-{index:06d}",
         prompt=prompt,
-        labels={label: _text(row[column], column) for label, column in columns.labels.items()},
+        labels={label: _text(row[c], c) for label, c in columns.labels.items() if row[c] is not None},
         template=text("template"),
         reveals=config.reveals,
         target=text("target"),
@@ -149,8 +150,6 @@ def _text(value: Any, column: str) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return str(value)
-    if value is None:
-        raise ConfigError(f"{column}: found no value, expected text (write a word such as unknown where there is none)")
     raise ConfigError(f"{column}: found {show(value)}, expected text")
 
 
