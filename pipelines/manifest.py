@@ -167,7 +167,8 @@ def build_manifest(
 def manifest_json(manifest: Manifest) -> str:
     """Text of `manifest.json`: sorted keys, indented by 1."""
     record = plain(manifest)
-    return canonical_json(record | record.pop("inputs") | record.pop("origin"), indent=1) + "\n"
+    inputs, origin = record.pop("inputs"), record.pop("origin")
+    return canonical_json(record | inputs | origin, indent=1) + "\n"
 
 
 def write_manifest(run_dir: Path, manifest: Manifest) -> None:

@@ -7,6 +7,7 @@ file in a table's folder for a part of it.
 import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,8 +16,10 @@ from typing import Final
 
 from pipelines.errors import RunError
 
-STATE_DIR: Final = ".ember"
+STAGING: Final = ".ember/staging"
 CHUNK: Final = 1 << 20
+
+_NAME: Final = re.compile(r"\w[\w.-]*")
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CLOSED: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -35,9 +38,9 @@ def sha256_file(path: Path) -> str:
 @contextmanager
 def staged(run_dir: Path, attempt: str, name: str) -> Iterator[Path]:
     """Give a path in `.ember/staging/<attempt>/` to write to; whatever is left there at the end is removed."""
-    if not attempt or Path(attempt).name != attempt:
+    if not _NAME.fullmatch(attempt):
         raise ValueError(f"attempt {attempt!r} must be a plain name: it becomes a directory of its own")
-    folder = run_dir / STATE_DIR / "staging" / attempt
+    folder = run_dir / STAGING / attempt
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     try:
@@ -71,6 +74,11 @@ def disk_errors(run_dir: Path, what: str, needed: int) -> Iterator[None]:
                 "Run the same command again when the disk answers: it goes on from here"
             ) from error
         raise
+
+
+def clear_staging(run_dir: Path) -> None:
+    """Remove what killed attempts left; only for the one process that holds the lock of `run_dir`, with no workers."""
+    shutil.rmtree(run_dir / STAGING, ignore_errors=True)
 
 
 def place(source: Path, target: Path) -> bool:
