@@ -8,7 +8,7 @@ import click
 
 from ember.errors import EmberError
 from ember.gguf import GGUFFile, open_gguf
-from ember.gguf.describe import LONG, SHORT, describe, grouped, visible
+from ember.gguf.describe import LONG, SHORT, describe, grouped, printable, visible
 
 _REMARKS: Final = (("not given, taken as", "defaulted"), ("no effect", "unread_keys"), ("unused", "unused_tensors"))
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -53,7 +53,7 @@ def verdict(file: GGUFFile) -> dict[str, Any]:
     try:
         card = read_model(file)
     except EmberError as error:
-        return {"runs": False, "why": f"{error}"}
+        return {"runs": False, "why": printable(str(error))}
     return {"runs": True, "why": None, "model": card.record()}
 
 
