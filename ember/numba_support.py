@@ -6,6 +6,9 @@
     @kernel("void(uint8[::1], float32[::1])") # compiled (or loaded from the cache) when the module is imported
     def decode_q8_0(raw, out): ...
 
+An argument that may be read-only, as every view of a mapped file is, must be declared so, in words:
+`Array(uint8, 1, 'C', readonly=True)`; `uint8[::1]` would refuse it.
+
 Every kernel: no fastmath, NumPy's error model (no zero-division branches), the GIL released, explicit C-contiguous
 signatures. Machine code is cached in a directory keyed by a hash of all sources that hold kernels, because numba
 notices a change in a kernel's own file only, not in a helper's. Without numba the decorators return the function as it

@@ -1,12 +1,10 @@
 """What a GGUF file holds, as plain data for `ember inspect`: bounded, with long values shortened."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -40,8 +38,8 @@ def visible(text: str) -> str:
 def describe(file: GGUFFile, limits: Limits = SHORT) -> dict[str, Any]:
     """Return everything about a file but the verdict, ready for JSON."""
     return {
-        "path": _path(file.path),
-        "parts": [{"path": _path(part.path), "bytes": part.size} for part in file.parts],
+        "path": printable(str(file.path)),
+        "parts": [{"path": printable(str(part.path)), "bytes": part.size} for part in file.parts],
         "bytes": file.size,
         "version": file.version,
         "alignment": file.alignment,
@@ -92,9 +90,9 @@ def grouped(records: Sequence[dict[str, Any]]) -> list[tuple[str, int, dict[str,
     return [(name if len(same) > 1 else same[0]["name"], len(same), same[0]) for (name, _, _), same in groups.items()]
 
 
-def _path(path: Path) -> str:
-    """Return a path as text even where its bytes are not UTF-8."""
-    return os.fsencode(path).decode(errors="backslashreplace")
+def printable(text: str) -> str:
+    """Return text that can be written as UTF-8 even if it names a path that is not: such bytes are escaped."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _value(file: GGUFFile, key: str, limits: Limits) -> dict[str, Any]:
