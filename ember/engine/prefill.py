@@ -94,8 +94,10 @@ class Prefill:
             self._check(x, rows, NonFinite(layer, "after_layer"))
             if cache is not None:
                 self._fill(cache, layer)
+        if not self.depth:
+            x = x[self.kept]
         self._tap_input(x)
-        return x if self.depth else x[self.kept]
+        return x
 
     def _layer(self, layer: int, x: Floats) -> Floats:
         last = layer == self.depth - 1

@@ -34,7 +34,15 @@ class Needs:
 
 
 def run_unit(model: BoundModel, be: Backend, work: UnitWork) -> UnitResult:
-    """Run all prompts of `work` and return what it asks for."""
+    """Run all prompts of `work` and return what it asks for.
+
+    Values that are not finite are looked for after every layer and reported; NumPy need not warn of them.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _run(model, be, work)
+
+
+def _run(model: BoundModel, be: Backend, work: UnitWork) -> UnitResult:
     tree = build_tree(work.prompts)
     card = model.card
     sinks = [Sink(c, tree, getattr(card, f"{SITES[c.site].width}_size")) for c in work.captures]
