@@ -91,22 +91,30 @@ def _other_keys(row: Row, columns: tuple[str, ...]) -> str:
 
 def read_delimited(path: Path, delimiter: str) -> Table:
     """Read CSV (`,`) or TSV (tab) with a header row. Raises ConfigError listing every line that is wrong."""
-    tabbed = delimiter == "\t"
-    reader = csv.reader(
-        io.StringIO(_decoded(path), newline=""),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if tabbed else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
+    lines = _split(path, delimiter)
+    while lines and not lines[-1][1]:
+        lines.pop()
+    fail(f"{path}:{number}: a blank line among the rows; remove it" for number, cells in lines if not cells)
+    return _table(path, lines)
+
+
+def _split(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
+    """Cells of each record with the line on which it begins; a blank line has none."""
+    text = io.StringIO(_decoded(path), newline="")
+    usual = csv.field_size_limit(MAX_BYTES)
     lines: list[tuple[int, list[str]]] = []
     before = 0
     try:
+        quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+        reader = csv.reader(text, delimiter=delimiter, quoting=quoting, strict=True)
         for cells in reader:
             lines.append((before + 1, cells))
             before = reader.line_num
     except csv.Error as error:
-        raise ConfigError(f"{path}:{before + 1}: not valid {'TSV' if tabbed else 'CSV'}: {error}") from None
-    return _table(path, [(number, cells) for number, cells in lines if cells])
+        raise ConfigError(f"{path}:{before + 1}: cannot be split into cells: {error}") from None
+    finally:
+        csv.field_size_limit(usual)
+    return lines
 
 
 def _table(path: Path, lines: list[tuple[int, list[str]]]) -> Table:

@@ -47,6 +47,8 @@ def read_file(config: FileConfig, base: Path) -> list[Draft]:
     """
     path = base / config.file
     table = _read(path, config.format or _format(path))
+    if not table.rows:
+        raise ConfigError(f"{path}: no stimuli in this file, expected at least one row")
     columns = map_columns(config.columns, table)
     drafts: list[Draft] = []
     problems: list[str] = []
@@ -56,8 +58,6 @@ def read_file(config: FileConfig, base: Path) -> list[Draft]:
         except ConfigError as error:
             problems.append(f"{where}: {error}")
     fail(problems)
-    if not drafts:
-        raise ConfigError(f"{path}: no stimuli in this file, expected at least one row")
     return drafts
 
 
