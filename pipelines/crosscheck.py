@@ -53,11 +53,11 @@ class PartRows:
 def stimuli_problems(table: tables.Table, manifest: Manifest) -> Iterator[str]:
     """Compare the table of stimuli with the manifest's hashes."""
     if not np.array_equal(tables.column(table, "sample_index"), np.arange(manifest.samples)):
-        yield f"stimuli.parquet: its sample indices are not 0 to {manifest.samples - 1} in order"
+        yield f"its sample indices are not 0 to {manifest.samples - 1} in order"
     if sample_order_sha256(tables.column(table, "source_index").tolist()) != manifest.inputs.sample_order_sha256:
-        yield "stimuli.parquet: the order of its samples is not that of sample_order_sha256"
+        yield "the order of its samples is not that of sample_order_sha256"
     if records_sha256(_records(table)) != manifest.inputs.stimuli_sha256:
-        yield "stimuli.parquet: its stimuli are not those of stimuli_sha256"
+        yield "its stimuli are not those of stimuli_sha256"
 
 
 def _records(table: tables.Table) -> list[dict[str, Any]]:

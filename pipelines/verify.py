@@ -4,9 +4,8 @@ Nothing is repaired. Paths are judged before anything is opened, files are hashe
 not the recorded ones is not decoded.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,23 +120,20 @@ class _Checker:
                 )
 
     def _check_part(self, part: PartFile) -> None:
-        report = partial(self._report, part)
         try:
             path = confined(self._dir, part)
         except VerifyError as error:
             self.problems.append(str(error))
             return
-        if found := list(_byte_problems(path, part)):
-            # Bytes that are not the recorded ones are not handed to a decoder.
-            report(found)
-            return
-        try:
-            report(self._decode(path, part))
-        except tables.DAMAGE as error:
-            report([f"cannot be decoded: {error}"])
-
-    def _report(self, part: PartFile, problems: Iterable[str]) -> None:
-        self.problems += [f"{part.path}: {problem}" for problem in dict.fromkeys(problems)]
+        found = list(_byte_problems(path, part))
+        # Bytes that are not the recorded ones are not handed to a decoder.
+        if not found:
+            try:
+                for problem in self._decode(path, part):
+                    found.append(problem)
+            except tables.DAMAGE as error:
+                found.append(f"cannot be decoded: {error}")
+        self.problems += [f"{part.path}: {problem}" for problem in dict.fromkeys(found)]
 
     def _decode(self, path: Path, part: PartFile) -> Iterator[str]:
         schema, metadata, count = tables.schema_and_count(path)

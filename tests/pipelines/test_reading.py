@@ -1,0 +1,356 @@
+"""Reading a run back, with `pipelines.load` and with readers that know nothing of Ember."""
+
+import subprocess
+import sys
+import time
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import pipelines
+from ember.errors import InputError
+from pipelines import shards
+from pipelines.errors import RunError, VerifyError
+from pipelines.manifest import CaptureRecord
+from pipelines.reading import Run, load
+from pipelines.rows import CaptureRows
+from tests.foundry.fake_run import CAPTURES, FakeRun, capture_rows, make_run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> FakeRun:
+    return make_run(tmp_path_factory.mktemp("read") / "run", units=(4, 3, 6))
+
+
+@pytest.fixture(scope="module")
+def run(made: FakeRun) -> Run:
+    return load(made.directory)
+
+
+# --- matrices ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("record", CAPTURES, ids=lambda record: record.name)
+def test_matrix_is_what_was_written(made: FakeRun, run: Run, record: CaptureRecord) -> None:
+    for layer in record.layers:
+        found = run.matrix(site=record.site, layer=layer if layer >= 0 else None, capture=record.name)
+        assert found.dtype == np.float32
+        assert found.flags.c_contiguous
+        assert found.flags.owndata
+        assert np.array_equal(found, made.matrix(record.name, layer))
+
+
+def test_matrix_is_aligned_with_the_stimuli(made: FakeRun, run: Run) -> None:
+    stimuli = run.stimuli
+    rows = run.rows(site="after_layer", layer=2, capture="last")
+    assert isinstance(stimuli, pa.Table)
+    assert rows["stimulus_id"].to_pylist() == stimuli["id"].to_pylist() == [s.stimulus.id for s in made.samples]
+    assert stimuli["sample_index"].to_pylist() == list(range(13))
+
+
+def test_rows_of_a_capture_of_several_positions(made: FakeRun, run: Run) -> None:
+    rows = run.rows(site="after_layer", layer=1, capture="every")
+    assert rows.column_names == [
+        "sample_index", "stimulus_id", "site", "layer", "capture",
+        "step", "position", "token_id", "produced_id", "is_special",
+    ]  # fmt: skip
+    wanted = [(s.sample_index, p, int(t)) for s in made.samples for p, t in enumerate(s.tokens)]
+    found = zip(*(rows[name].to_pylist() for name in ("sample_index", "position", "token_id")), strict=True)
+    assert list(found) == wanted
+    assert len(rows) == len(run.matrix(site="after_layer", layer=1, capture="every"))
+
+
+def test_negative_layers_count_from_the_last(run: Run) -> None:
+    assert np.array_equal(
+        run.matrix(site="after_layer", layer=-1, capture="last"), run.matrix(site="after_layer", layer=3)
+    )
+    assert np.array_equal(run.matrix(site="before_logits"), run.matrix(site="before_logits", layer=-1))
+
+
+def test_float16_is_read_as_float32(tmp_path: Path) -> None:
+    made = make_run(tmp_path, units=(3, 2), dtype="float16")
+    found = load(tmp_path).matrix(site="after_layer", layer=0)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, made.matrix("last", 0).astype(np.float16).astype(np.float32))
+
+
+def test_row_groups_that_were_cut_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "GROUP_BYTES", 200)
+    made = make_run(tmp_path, units=(7, 4))
+    assert pq.read_metadata(tmp_path / "activations/part-00000.parquet").num_row_groups > 20
+    found = load(tmp_path, verify=True)
+    for record in CAPTURES:
+        layer = record.layers[-1]
+        matrix = found.matrix(site=record.site, layer=layer, capture=record.name)
+        assert np.array_equal(matrix, made.matrix(record.name, layer))
+
+
+def test_steps_are_told_apart(tmp_path: Path) -> None:
+    made = make_run(tmp_path, units=(3,), captures=CAPTURES[:1])
+    prompt = capture_rows(CAPTURES[0], made.samples)
+    later = {
+        name: np.repeat(getattr(prompt, name), 2) for name in ("sample_index", "token_id", "produced_id", "position")
+    }
+    both = CaptureRows(
+        "last", "after_layer", (0, 1, 2, 3), later["sample_index"], [i for i in prompt.stimulus_id for _ in range(2)],
+        np.tile(np.array([-1, 4], np.int32), 3), later["position"], later["token_id"], later["produced_id"],
+        np.zeros(6, np.bool_), np.repeat(prompt.values, 2, axis=1) * np.tile([1, 10], 3)[:, None].astype(np.float32),
+    )  # fmt: skip
+    path = tmp_path / "activations/part-00000.parquet"
+    path.unlink()
+    part = shards.write_activations(tmp_path, 0, "b", [both], sample_start=0, sample_end=3, metadata={})
+    made.parts = [part if old.path == part.path else old for old in made.parts]
+    made.finish()
+    found = load(tmp_path)
+    base = made.matrix("last", 2)
+    assert np.array_equal(found.matrix(site="after_layer", layer=2), base)
+    assert np.array_equal(found.matrix(site="after_layer", layer=2, step=4), base * np.float32(10))
+    assert found.matrix(site="after_layer", layer=2, step=5).shape == (0, 12)
+    assert found.matrix(site="after_layer", layer=2, step=None).shape == (6, 12)
+    assert found.rows(site="after_layer", layer=2, step=4)["step"].to_pylist() == [4, 4, 4]
+    assert found.rows(site="after_layer", layer=2, step=None)["step"].to_pylist() == [-1, 4] * 3
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_says_what_it_holds(run: Run) -> None:
+    assert run.sites() == ("before_layer", "after_layer", "before_logits", "after_logits")
+    assert run.layers("after_layer") == (0, 1, 2, 3)
+    assert run.layers("after_layer", capture="every") == (1, 2)
+    assert [record.name for record in run.captures] == ["last", "every", "word", "final", "scores"]
+    assert run.manifest.status == "complete"
+    assert run.generations["sample_index"].to_pylist() == list(range(13))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (
+            {"site": "after_mlp", "layer": 0},
+            r"no site 'after_mlp'; it has 'last': after_layer, layers 0 to 3, last; 'every'",
+        ),
+        ({"site": "nonsense", "layer": 0}, "no site 'nonsense'"),
+        ({"site": "after_layer", "layer": 4}, r"layer 4 of after_layer was not captured.*layers 0 to 3"),
+        ({"site": "after_layer", "layer": -5}, "layer -5 of after_layer was not captured"),
+        ({"site": "after_layer", "layer": 0, "capture": "other"}, "no site 'after_layer', capture 'other'"),
+        ({"site": "after_layer", "layer": 0, "capture": "every"}, "layer 0 of after_layer was not captured"),
+        (
+            {"site": "after_layer", "layer": 1},
+            "2 captures have layer 1 of after_layer: choose one of capture='last', 'every'",
+        ),
+        ({"site": "after_layer"}, "site after_layer needs `layer`"),
+        ({"site": "before_logits", "layer": 2}, "site before_logits has no layers"),
+    ],
+)
+def test_what_is_not_there_lists_what_is(run: Run, wanted: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run.matrix(**wanted)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=message):
+        run.rows(**wanted)  # type: ignore[arg-type]
+
+
+def test_a_run_without_generations_gives_an_empty_table(tmp_path: Path) -> None:
+    made = make_run(tmp_path, units=(2,))
+    made.parts = [part for part in made.parts if part.table != "generations"]
+    made.finish()
+    found = load(tmp_path).generations
+    assert found.num_rows == 0
+    assert "token_ids" in found.column_names
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def test_pipelines_offers_load(made: FakeRun) -> None:
+    found = pipelines.load(str(made.directory))
+    assert isinstance(found, pipelines.Run)
+    assert dir(pipelines) == ["Run", "load"]
+    with pytest.raises(AttributeError, match="it offers Run, load"):
+        _ = pipelines.nothing
+
+
+def test_importing_pipelines_imports_nothing_else() -> None:
+    heavy = "[m for m in sys.modules if m in ('pyarrow', 'numpy', 'pydantic')]"
+    script = f"import sys, pipelines; print(pipelines.__ember__, {heavy})"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "0.1.0 []"
+
+
+def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a directory"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"holds no finished run.*`ember pipeline run CONFIG` again: it goes on"):
+        load(tmp_path)
+
+
+def test_a_partial_run_is_read_only_when_asked(tmp_path: Path) -> None:
+    made = make_run(tmp_path, units=(4, 3), failed=(1, 5))
+    with pytest.raises(RunError, match=r"2 of 7 prompts of .* failed.*partial=True"):
+        load(tmp_path)
+    found = load(tmp_path, partial=True)
+    assert found.stimuli["sample_index"].to_pylist() == [0, 2, 3, 4, 6]
+    assert np.array_equal(found.matrix(site="after_layer", layer=0), made.matrix("last", 0))
+    assert found.rows(site="after_layer", layer=0)["sample_index"].to_pylist() == [0, 2, 3, 4, 6]
+    assert found.generations["sample_index"].to_pylist() == [0, 2, 3, 4, 6]
+
+
+def test_damage_is_found_when_asked(tmp_path: Path) -> None:
+    make_run(tmp_path, units=(2,))
+    path = tmp_path / "activations/part-00000.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(VerifyError, match=r"has .* bytes, the manifest says"):
+        load(tmp_path, verify=True)
+
+
+def test_a_manifest_cannot_lead_out_of_the_run(tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run", units=(2,))
+    made.parts = [replace(part, path=f"../run/{part.path}") for part in made.parts]
+    made.finish()
+    with pytest.raises(VerifyError, match="no path of a part"):
+        load(tmp_path / "run").matrix(site="after_layer", layer=0)
+
+
+# --- cost -------------------------------------------------------------------------------------------------------------
+
+
+def big_run(directory: Path, samples: int, width: int) -> FakeRun:
+    return make_run(
+        directory,
+        units=(samples // 4,) * 4,
+        captures=(CaptureRecord("last", "after_layer", (0, 1, 2, 3), "last", width),),
+    )
+
+
+@pytest.mark.slow
+def test_a_matrix_costs_one_copy_and_little_time(tmp_path: Path) -> None:
+    """Q05: no Python lists; memory is the result and one row group."""
+    big_run(tmp_path, 4000, 576)
+    run = load(tmp_path)
+    run.matrix(site="after_layer", layer=1)
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    found = run.matrix(site="after_layer", layer=2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    pa.set_memory_pool(usual)
+    group = 1000 * 576 * 4
+    assert peak < found.nbytes * 1.05 + 200_000
+    assert pool.max_memory() < 3 * group
+    elapsed = min(_seconds(run) for _ in range(5))
+    lists = _seconds_through_lists(tmp_path)
+    assert elapsed < lists / 5
+
+
+def _seconds(run: Run) -> float:
+    start = time.perf_counter()
+    run.matrix(site="after_layer", layer=2)
+    return time.perf_counter() - start
+
+
+def _seconds_through_lists(directory: Path) -> float:
+    start = time.perf_counter()
+    chosen = (ds.field("layer") == 2) & (ds.field("site") == "after_layer")
+    table = ds.dataset(directory / "activations").to_table(columns=["activation"], filter=chosen)
+    np.array(table["activation"].to_pylist(), np.float32)
+    return time.perf_counter() - start
+
+
+# --- other readers: the snippets of the documentation -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wanted(run: Run) -> tuple[np.ndarray, list[str], list[str]]:
+    """Matrix, ids and roots as `pipelines.load` gives them."""
+    stimuli = run.stimuli
+    X = run.matrix(site="after_layer", layer=2, capture="last")
+    return X, stimuli["id"].to_pylist(), stimuli["label_root"].to_pylist()
+
+
+def test_pandas(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
+    run_dir = str(made.directory)
+    chosen = [("capture", "==", "last"), ("site", "==", "after_layer"), ("layer", "==", 2)]
+    rows = pd.read_parquet(f"{run_dir}/activations", filters=chosen)
+    labels = pd.read_parquet(f"{run_dir}/stimuli.parquet", columns=["sample_index", "label_root"])
+    table = rows.merge(labels, on="sample_index").sort_values("sample_index")
+    X, y = np.stack(table["activation"]), table["label_root"].tolist()
+    assert X.dtype == np.float32
+    assert np.array_equal(X, wanted[0])
+    assert table["stimulus_id"].tolist() == wanted[1]
+    assert y == wanted[2]
+
+
+def test_polars(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
+    run_dir = str(made.directory)
+    rows = pl.scan_parquet(f"{run_dir}/activations/*.parquet").filter(capture="last", site="after_layer", layer=2)
+    labels = pl.scan_parquet(f"{run_dir}/stimuli.parquet").select("sample_index", "label_root")
+    table = rows.join(labels, on="sample_index").sort("sample_index").collect()
+    X, y = table["activation"].to_numpy(), table["label_root"].to_list()
+    assert X.dtype == np.float32
+    assert np.array_equal(X, wanted[0])
+    assert table["stimulus_id"].to_list() == wanted[1]
+    assert y == wanted[2]
+
+
+def test_duckdb(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
+    run_dir = str(made.directory)
+    table = duckdb.sql(f"""
+        select stimulus_id, label_root, activation
+        from '{run_dir}/activations/*.parquet' join '{run_dir}/stimuli.parquet' using (sample_index)
+        where capture = 'last' and site = 'after_layer' and layer = 2 order by sample_index
+    """).to_arrow_table()
+    X = table["activation"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+    assert X.dtype == np.float32
+    assert np.array_equal(X, wanted[0])
+    assert table["stimulus_id"].to_pylist() == wanted[1]
+    assert table["label_root"].to_pylist() == wanted[2]
+
+
+def test_duckdb_needs_a_cast_for_functions_of_arrays(
+    made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]
+) -> None:
+    """Q08: DuckDB loses the length; it stands in the file's metadata as ember.width."""
+    path = made.directory / "activations/part-00000.parquet"
+    told = dict(duckdb.sql(f"select decode(key), decode(value) from parquet_kv_metadata('{path}')").fetchall())
+    width = int(told["ember.width"])
+    ((norm,),) = duckdb.sql(f"""
+        select array_inner_product(activation::float[{width}], activation::float[{width}]) from '{path}'
+        where capture = 'last' and layer = 2 and sample_index = 1
+    """).fetchall()
+    assert norm == pytest.approx(float((wanted[0][1].astype(np.float64) ** 2).sum()), rel=1e-6)
+
+
+def test_pyarrow(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
+    run_dir = str(made.directory)
+    chosen = (ds.field("capture") == "last") & (ds.field("site") == "after_layer") & (ds.field("layer") == 2)
+    table = ds.dataset(f"{run_dir}/activations").to_table(filter=chosen)
+    X = table["activation"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+    assert np.array_equal(X, wanted[0])
+    assert table["stimulus_id"].to_pylist() == wanted[1]
+
+
+def test_continuations_in_every_reader(made: FakeRun, run: Run) -> None:
+    folder = made.directory / "generations"
+    texts, ids = run.generations["text"].to_pylist(), run.generations["token_ids"].to_pylist()
+    assert pd.read_parquet(folder)["text"].tolist() == texts
+    assert [list(found) for found in pd.read_parquet(folder)["token_ids"]] == ids
+    assert pl.read_parquet(folder / "*.parquet")["token_ids"].to_list() == ids
+    found = duckdb.sql(f"select text, token_ids from '{folder}/*.parquet' order by sample_index").fetchall()
+    assert found == list(zip(texts, ids, strict=True))
+
+
+def test_readers_prune_row_groups(made: FakeRun) -> None:
+    """Plain strings, not dictionaries, let pyarrow skip the other layers."""
+    fragment = next(ds.dataset(made.directory / "activations").get_fragments())
+    chosen = (ds.field("capture") == "last") & (ds.field("site") == "after_layer") & (ds.field("layer") == 2)
+    assert [group.id for group in fragment.subset(chosen).row_groups] == [2]
