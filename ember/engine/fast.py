@@ -80,7 +80,7 @@ class FastBackend:
 
     def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope) -> Floats:
         """See `Backend.rope`; turns x in place."""
-        tables = self._tables.setdefault(id(rope), RopeTables(rope))
+        tables = RopeTables.of(rope, self._tables)
         tables.reach(int(positions.max(initial=-1)) + 1)
         turn = kernels.rope_neighbours if rope.layout == "neighbours" else kernels.rope_halves
         turn(x, positions, tables.cos, tables.sin, rope.rotated)

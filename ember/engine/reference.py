@@ -86,7 +86,7 @@ class ReferenceBackend:
         if self.dtype is np.float64:
             angles = positions[:, None].astype(np.float64) * rope.frequencies()
             return np.cos(angles)[:, None], np.sin(angles)[:, None]
-        tables = self._tables.setdefault(id(rope), RopeTables(rope))
+        tables = RopeTables.of(rope, self._tables)
         tables.reach(int(positions.max(initial=-1)) + 1)
         return tables.cos[positions][:, None], tables.sin[positions][:, None]
 

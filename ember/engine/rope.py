@@ -40,6 +40,13 @@ class Rope:
 class RopeTables:
     """Tables of one rotation, grown to the longest position asked for: sized by prompts, never by the header."""
 
+    @classmethod
+    def of(cls, rope: Rope, known: dict[int, "RopeTables"]) -> "RopeTables":
+        """Return the tables of `rope` among those a backend knows, made when first asked for."""
+        if id(rope) not in known:
+            known[id(rope)] = cls(rope)
+        return known[id(rope)]
+
     def __init__(self, rope: Rope) -> None:
         self._frequencies = rope.frequencies()
         self.cos: Floats = np.empty((0, rope.rotated // 2), np.float32)  # [positions, rotated / 2]

@@ -5,6 +5,7 @@ nor the product ever grows with the vocabulary, and so that the shape of every p
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ Decoder = Callable[[NDArray[np.uint8], QuantType, Floats], None]
 Residence = Literal["streamed", "resident"]
 
 
+@cache
 def slice_borders(rows: int, columns: int, limit: int = SLICE_BYTES) -> list[tuple[int, int]]:
     """Cut `rows` into the fewest equal slices of at most `limit` decoded bytes; the last may be shorter."""
     count = max(1, -(-rows * columns * 4 // limit))
