@@ -20,7 +20,7 @@ def load_tokenizer(source: str | PathLike[str] | GGUFFile) -> Tokenizer:
     Token strings are read and merges built when first needed. Raises GGUFError for a file that is no GGUF,
     UnsupportedError for a kind of tokenizer that Ember does not have, TokenizerError for one that contradicts itself.
     """
-    file = source if isinstance(source, GGUFFile) else open_gguf(resolve_model(Path(source)))
+    file = source if isinstance(source, GGUFFile) else open_gguf(_path(source))
     vocabulary = read_vocabulary(file)
     if vocabulary.model not in SUPPORTED_MODELS:
         raise UnsupportedError(
@@ -34,6 +34,10 @@ def load_tokenizer(source: str | PathLike[str] | GGUFFile) -> Tokenizer:
             "merges", "absent or empty; model gpt2 is BPE, which needs them: convert the model again"
         )
     return Tokenizer(vocabulary, str(pre_name), pre, _bos(vocabulary, pre))
+
+
+def _path(source: str | PathLike[str]) -> Path:
+    return resolve_model(source if isinstance(source, str) else Path(source))
 
 
 def _bos(vocabulary: Vocabulary, pre: PreTokenizer) -> Bos:

@@ -16,7 +16,7 @@ from ember.tokenizer.encoding import Encoding, utf8
 from ember.tokenizer.oddities import oddities
 from ember.tokenizer.pretokenizers import UNICODE_VERSION, PreTokenizer
 from ember.tokenizer.spellings import Piece, Spellings
-from ember.tokenizer.vocabulary import Bos, TokenType, Vocabulary
+from ember.tokenizer.vocabulary import Bos, BosRule, TokenType, Vocabulary
 
 if TYPE_CHECKING:
     from ember.tokenizer.byte_level import ByteLevelBPE
@@ -57,6 +57,11 @@ class Tokenizer:
     def add_bos(self) -> bool:
         """Whether `encode` puts a BOS before the text."""
         return self._bos.add
+
+    @property
+    def add_bos_from(self) -> BosRule:
+        """Who says so: the `file`, the `default` of its pre-tokenizer, or an `override` by `with_add_bos`."""
+        return self._bos.rule
 
     def with_add_bos(self, add: bool) -> "Tokenizer":  # noqa: FBT001  # the flag is the name of what is set
         """Return this tokenizer with another rule for BOS; raises InputError if there is no BOS to add."""
@@ -134,7 +139,7 @@ class Tokenizer:
             "unicode": UNICODE_VERSION,
             "vocab_size": self.vocab_size,
             "add_bos": self.add_bos,
-            "add_bos_from": self._bos.rule,
+            "add_bos_from": self.add_bos_from,
             "special_ids": dict(self._vocabulary.special_ids),
             "sha256": self._sha256,
             "tokenizers_version": version("tokenizers"),
