@@ -47,14 +47,32 @@ def _resolve(model: str) -> str:
 
 
 def verdict(file: GGUFFile) -> dict[str, Any]:
-    """Return what Ember would make of the file: {"runs", "why"} and, if it runs, the model's card."""
+    """Return what Ember would make of the file: whether it `runs`, `why` not, the `model`'s card, its `tokenizer`."""
     from ember.models import read_model  # the families are imported for this verb only
 
+    found: dict[str, Any] = {"runs": True, "why": None, "tokenizer": _tokenizer(file)}
     try:
-        card = read_model(file)
+        return found | {"model": read_model(file).record()}
     except EmberError as error:
-        return {"runs": False, "why": printable(str(error))}
-    return {"runs": True, "why": None, "model": card.record()}
+        return found | {"runs": False, "why": printable(str(error))}
+
+
+def _tokenizer(file: GGUFFile) -> dict[str, Any]:
+    from ember.tokenizer import load_tokenizer  # reads names and ids only; builds nothing yet
+
+    try:
+        tokenizer = load_tokenizer(file)
+    except EmberError as error:
+        return {"reads": False, "why": printable(str(error))}
+    return {
+        "reads": True,
+        "why": None,
+        "vocab_size": tokenizer.vocab_size,
+        "add_bos": tokenizer.add_bos,
+        "bos_id": tokenizer.bos_id,
+        "eos_id": tokenizer.eos_id,
+        "warnings": [printable(text) for text in tokenizer.warnings],
+    }
 
 
 def _lines(record: dict[str, Any], each_tensor: bool) -> list[str]:
@@ -147,8 +165,22 @@ def _size(count: int | None) -> str:
 
 
 def _verdict_lines(found: dict[str, Any]) -> list[str]:
-    if not found["runs"]:
-        return ["Ember would not run it", f"  {visible(found['why'])}"]
+    return [*_tokenizer_lines(found["tokenizer"]), *(_model_lines(found) if found["runs"] else _refusal_lines(found))]
+
+
+def _tokenizer_lines(found: dict[str, Any]) -> list[str]:
+    if not found["reads"]:
+        return ["Ember would not read its tokenizer", f"  {visible(found['why'])}"]
+    bos = f"adds BOS {found['bos_id']}" if found["add_bos"] else "adds no BOS"
+    head = f"Ember reads its tokenizer: {found['vocab_size']:,} tokens, {bos}, EOS {found['eos_id']}"
+    return [head, *(f"  {visible(text)}" for text in found["warnings"])]
+
+
+def _refusal_lines(found: dict[str, Any]) -> list[str]:
+    return ["Ember would not run it", f"  {visible(found['why'])}"]
+
+
+def _model_lines(found: dict[str, Any]) -> list[str]:
     model = found["model"]
     lines = [
         f"Ember runs it as {model['architecture']}: {model['n_layers']} layers of {model['hidden_size']}, "

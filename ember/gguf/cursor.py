@@ -21,7 +21,7 @@ def show(name: str) -> str:
 class Cursor:
     """A position in the header of one file, and the name of the field that is being read."""
 
-    __slots__ = ("arrays", "data", "end", "field", "path", "pos")
+    __slots__ = ("arrays", "data", "end", "field", "path", "pos", "strings")
 
     def __init__(self, data: memoryview, path: str) -> None:
         self.data = data
@@ -30,6 +30,8 @@ class Cursor:
         self.pos = 0
         self.arrays = 0
         """Arrays inside arrays met so far."""
+        self.strings = 0
+        """Strings inside arrays met so far."""
         self.field = "header"
 
     def error(self, what: str, at: int | None = None) -> GGUFError:

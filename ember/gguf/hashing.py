@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -59,15 +60,20 @@ def _hash(part: Part) -> str:
     buffer = memoryview(bytearray(min(_CHUNK, part.size)))
     try:
         with part.path.open("rb", buffering=0) as file:
-            if Part.of(part.path, os.fstat(file.fileno())) != part:
-                raise changed(part)
+            _check_same(part, file.fileno())
             while size := file.readinto(buffer):
                 digest.update(buffer[:size])
-            if Part.of(part.path, os.fstat(file.fileno())) != part:
-                raise changed(part)
+            _check_same(part, file.fileno())
     except OSError as error:
         raise GGUFError(f"{part.path}: file: cannot be read to compute its sha256: {error.strerror}") from error
     return digest.hexdigest()
+
+
+def _check_same(part: Part, descriptor: int) -> None:
+    """Check that what is being read is still the file that was opened; a new link or mode makes no other file."""
+    now = replace(Part.of(part.path, os.fstat(descriptor)), ctime_ns=part.ctime_ns)
+    if now != part:
+        raise changed(part)
 
 
 def changed(part: Part) -> GGUFError:

@@ -17,7 +17,7 @@ MAX_KEYS: Final = 1 << 16
 MAX_DEPTH: Final = 4
 """How deep arrays may nest; real files do not nest at all."""
 MAX_STRINGS: Final = 1 << 24
-"""Most strings in one array; the largest vocabularies have 2**18."""
+"""Most strings in the arrays of one file, walked in a second; the largest vocabularies with merges have 2**20."""
 MAX_NESTED: Final = 1 << 16
 """Most arrays inside arrays in one file."""
 MAX_VALUE: Final = 256 * 1024 * 1024
@@ -112,7 +112,8 @@ def _array(cursor: Cursor, depth: int) -> Value:
         raise cursor.error(f"arrays nest deeper than {MAX_DEPTH} levels")
     kind = _type(cursor)
     if kind == STRING:
-        length = cursor.count(8, MAX_STRINGS, "strings")
+        length = cursor.count(8, MAX_STRINGS - cursor.strings, "strings in arrays")
+        cursor.strings += length
         return Value(_strings(cursor, length), "ARRAY[STRING]")
     if kind == ARRAY:
         length = cursor.count(12, MAX_NESTED - cursor.arrays, "arrays inside arrays")

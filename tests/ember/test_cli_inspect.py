@@ -123,6 +123,7 @@ def test_json_is_strict_and_complete(path: str) -> None:
         "bytes": 204,
     }
     assert found["verdict"]["runs"] is False
+    assert found["verdict"]["tokenizer"]["reads"] is False
     assert "mamba" in found["verdict"]["why"]
 
 
@@ -146,6 +147,12 @@ def test_vocabulary_without_tensors(tmp_path: Path) -> None:
     file.write_bytes(Gguf([raw.string("general.architecture", "llama")]).to_bytes())
     shown = lines(str(file))
     assert "tensors (0, 0 values)" in shown
+    assert shown[-2] == "Ember would not run it"
+
+
+def test_a_vocabulary_alone_is_read_as_a_tokenizer(shared: Path) -> None:
+    shown = lines(str(shared / "vocab" / "ggml-vocab-llama-bpe.gguf"))
+    assert "Ember reads its tokenizer: 128,256 tokens, adds BOS 128000, EOS 128001" in shown
     assert shown[-2] == "Ember would not run it"
 
 
@@ -211,5 +218,14 @@ def test_smollm2_runs(smollm2: Path) -> None:
     found = record(str(smollm2))
     assert found["verdict"]["runs"] is True
     assert found["verdict"]["model"]["n_layers"] == 30
+    assert found["verdict"]["tokenizer"] == {
+        "reads": True,
+        "why": None,
+        "vocab_size": 49152,
+        "add_bos": False,
+        "bos_id": 1,
+        "eos_id": 2,
+        "warnings": found["verdict"]["tokenizer"]["warnings"],
+    }
     assert found["values"] == 134_515_008
     assert lines(str(smollm2), "--tensors")[-2].startswith("Ember runs it as llama: 30 layers of 576, 49,152 tokens")

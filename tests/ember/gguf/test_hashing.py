@@ -77,6 +77,13 @@ def test_file_changed_after_opening_is_refused(settled: Path, cache: Path) -> No
         file.sha256()
 
 
+def test_a_new_link_makes_no_other_file(settled: Path, cache: Path) -> None:
+    file = open_gguf(settled)
+    settled.with_suffix(".link").hardlink_to(settled)
+    settled.chmod(0o600)
+    assert file.sha256() == digest(settled)
+
+
 def test_file_gone_after_opening_is_refused(settled: Path, cache: Path) -> None:
     file = open_gguf(settled)
     settled.unlink()

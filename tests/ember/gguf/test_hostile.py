@@ -174,6 +174,11 @@ class TestNesting:
     def test_g04_deep_arrays(self, write, depth: int) -> None:
         assert "key 'deep': arrays nest deeper than 4 levels" in refusal(write(Gguf([raw.nested("deep", depth)])))
 
+    def test_more_strings_than_any_vocabulary(self, write) -> None:
+        path = write(Gguf([raw.pair("k", raw.ARRAY, raw.array_header(raw.STRING, 2**24 + 1))]))
+        os.truncate(path, 8 * (2**24 + 100))  # empty strings, as a hole on disk
+        assert "key 'k': 16777217 strings in arrays; at most 16777216 are read" in refusal(path)
+
     def test_many_arrays_in_arrays(self, write) -> None:
         inner = raw.array_header(raw.ARRAY, 1000) + raw.array_header(raw.UINT8, 0) * 1000
         path = write(Gguf([raw.pair("wide", raw.ARRAY, raw.array_header(raw.ARRAY, 100) + inner * 100)]))
