@@ -21,7 +21,7 @@ from yaml.scanner import Scanner
 
 from pipelines.errors import ConfigError
 
-MAX_BYTES: Final = 4 * 1024**2
+MAX_BYTES: Final = 2 * 1024**2
 MAX_DEPTH: Final = 64
 MAX_ALIASED: Final = 100_000
 """Values that aliases may repeat, all together."""
@@ -82,7 +82,7 @@ def load_yaml(path: Path) -> Document:
         if not path.is_file():
             raise ConfigError(f"{path}: not a regular file, expected a YAML file")
         if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path}: larger than 4 MiB; a config holds settings, put stimuli in a file of their own")
+            raise ConfigError(f"{path}: larger than 2 MiB; a config holds settings, put stimuli in a file of their own")
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None

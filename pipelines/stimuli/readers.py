@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pipelines.errors import ConfigError
 from pipelines.settings import closest, show
@@ -62,10 +62,16 @@ def _object(line: str) -> Row:
         raise ConfigError("not usable JSON: a number of thousands of digits, or nested too deep") from None
     if not isinstance(value, dict):
         raise ConfigError(f"found {show(value)}, expected a JSON object")
-    for key, cell in value.items():
+    if "\\u" in line:
+        _refuse_half_characters(value)
+    return value
+
+
+def _refuse_half_characters(row: Row) -> None:
+    """Only an escape can make a surrogate, which no UTF-8 could hold."""
+    for key, cell in row.items():
         if any("\ud800" <= ch <= "\udfff" for text in (key, cell) if isinstance(text, str) for ch in text):
             raise ConfigError(f"{key!r}: an escape names half a surrogate pair; write the character itself")
-    return value
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> Row:
@@ -105,8 +111,8 @@ def _split(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
     lines: list[tuple[int, list[str]]] = []
     before = 0
     try:
-        quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-        reader = csv.reader(text, delimiter=delimiter, quoting=quoting, strict=True)
+        rule: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+        reader = csv.reader(text, delimiter=delimiter, quoting=rule, strict=True)
         for cells in reader:
             lines.append((before + 1, cells))
             before = reader.line_num

@@ -221,7 +221,7 @@ def test_missing_and_odd_files(tmp_path):
     big = tmp_path / "big.yaml"
     with big.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
-    with pytest.raises(ConfigError, match="larger than 4 MiB"):
+    with pytest.raises(ConfigError, match="larger than 2 MiB"):
         load_yaml(big)
 
 
