@@ -83,14 +83,9 @@ class DaskExecutor:
     def submit(self, task: UnitTask, avoid: str) -> None:
         """Hand a task to the cluster."""
         key = f"ember-{self._run}-{task.piece}-{task.number}"
-        future = self._client.submit(
-            worker.run_unit,
-            task,
-            key=key,
-            pure=False,
-            workers=self._others(avoid),
-            allow_other_workers=True,
-        )
+        others = self._others(avoid)
+        where = {"workers": others, "allow_other_workers": True} if others else {}
+        future = self._client.submit(worker.run_unit, task, key=key, pure=False, **where)
         self._tasks[key] = (task, future)
         future.add_done_callback(self._finished.put)
 

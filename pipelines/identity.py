@@ -13,17 +13,16 @@ from typing import Any, Final
 
 from pipelines import placing
 from pipelines.canonical import canonical_json, explain_difference, plain, sha256_of
-from pipelines.config import RunConfig, config_sha256, identity
+from pipelines.config import config_sha256, identity
 from pipelines.errors import IdentityError
 from pipelines.manifest import Inputs, sample_order_sha256, stimuli_sha256
 from pipelines.plan import Plan
 from pipelines.rows import stimulus_record
+from pipelines.state import IDENTITY, STATE_DIR
 from pipelines.tasks import EngineRecord
 
-IDENTITY: Final = f"{placing.STATE_DIR}/identity.json"
 SHOWN: Final = 8
 """Differences that a refusal lists."""
-_OURS: Final = {placing.STATE_DIR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,9 @@ class RunIdentity:
         return told
 
 
-def make_identity(plan: Plan, config: RunConfig, engine: EngineRecord, version: str) -> RunIdentity:
+def make_identity(plan: Plan, engine: EngineRecord, version: str) -> RunIdentity:
     """Gather the identity of a run whose config has nothing `auto` left."""
+    config = plan.config
     tokenizer = plan.source.tokenizer.record()
     stimuli = sorted((sample.stimulus for sample in plan.samples), key=lambda stimulus: stimulus.source_index)
     inputs = Inputs(
@@ -60,18 +60,7 @@ def make_identity(plan: Plan, config: RunConfig, engine: EngineRecord, version: 
         numerics_version=int(engine.numerics["numerics_version"]),
     )
     each = tuple((stimulus.id, sha256_of(stimulus_record(stimulus))[:16]) for stimulus in stimuli)
-    return RunIdentity(inputs, identity(config), tokenizer, deciding_numerics(engine.numerics), each, version)
-
-
-def deciding_numerics(numerics: dict[str, Any]) -> dict[str, Any]:
-    """Take what decides bits out of a numerics record.
-
-    NumPy's BLAS is the first that a process loads; others come with libraries that a user's script happens to import.
-    """
-    told: dict[str, Any] = plain(numerics)
-    told["blas"] = [{k: v for k, v in blas.items() if k != "threads"} for blas in told.get("blas", [])[:1]]
-    told["versions"] = {k: v for k, v in told.get("versions", {}).items() if k != "python"}
-    return told
+    return RunIdentity(inputs, identity(config), tokenizer, engine.deciding, each, version)
 
 
 def plan_sha256(plan: Plan) -> str:
@@ -137,7 +126,7 @@ def _stimuli_changes(old: list[list[str]], new: list[list[str]]) -> list[str]:
 
 
 def _refuse_foreign(run_dir: Path) -> None:
-    found = sorted(path.name for path in run_dir.iterdir() if path.name not in _OURS)
+    found = sorted(path.name for path in run_dir.iterdir() if path.name != STATE_DIR)
     if found:
         shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise IdentityError(

@@ -10,27 +10,25 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from pipelines.placing import STATE_DIR
-
-LOG_DIR: Final = f"{STATE_DIR}/log"
+from pipelines.state import LOGS
 
 
 def note(run_dir: Path, event: str, **told: Any) -> None:
     """Add a line to the client's journal."""
-    _append(run_dir / LOG_DIR / "journal.jsonl", event, told)
+    _append(run_dir / LOGS / "journal.jsonl", event, told)
 
 
 def note_worker(run_dir: Path, event: str, **told: Any) -> None:
     """Add a line to this worker's log."""
-    _append(run_dir / LOG_DIR / f"worker-{socket.gethostname()}-{os.getpid()}.jsonl", event, told)
+    _append(run_dir / LOGS / f"worker-{socket.gethostname()}-{os.getpid()}.jsonl", event, told)
 
 
 def events(run_dir: Path) -> list[dict[str, Any]]:
     """All lines of all logs in the order of their times; torn last lines of killed processes are left out."""
     found: list[dict[str, Any]] = []
-    for path in sorted((run_dir / LOG_DIR).glob("*.jsonl")):
+    for path in sorted((run_dir / LOGS).glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError):
                 found.append(json.loads(line))

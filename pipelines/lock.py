@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import LockedError
+from pipelines.state import LOCK
 
-LOCK_FILE: Final = ".ember/lock"
 OWNER_WAIT: Final = 1.0
 """Seconds that a refused process waits for the owner to have written its name."""
 
@@ -41,7 +41,7 @@ class Owner:
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
     """Hold the lock of `run_dir`, whose `.ember` exists; raises LockedError at once when another process has it."""
-    path = run_dir / LOCK_FILE
+    path = run_dir / LOCK
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         _acquire(descriptor, path)
@@ -56,7 +56,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 def owner_of(run_dir: Path) -> Owner | None:
     """Who is written in the lock file; None when nobody is, or a process of this host that no longer lives."""
-    owner = _read(run_dir / LOCK_FILE)
+    owner = _read(run_dir / LOCK)
     if owner and owner.host == socket.gethostname() and not _alive(owner.pid):
         return None
     return owner

@@ -22,7 +22,7 @@ from ember.work import Tokens
 from pipelines.errors import ConfigError
 from pipelines.pieces import Piece
 from pipelines.plan_checks import notes_on, refusal, refuse_unfit
-from pipelines.stimuli import build_stimuli
+from pipelines.stimuli import build_set
 from pipelines.stimuli.record import Stimulus
 from pipelines.tokenized import Offsets, special_ids, tokenize
 
@@ -141,7 +141,10 @@ def open_source(config: "RunConfig") -> ModelSource:
             f"{path}: sha256 is {file.sha256()}, model.sha256 in the config is {wanted}; "
             "get the file that was meant, or correct the config"
         )
-    return ModelSource(path, file, read_model(file), load_tokenizer(file))
+    tokenizer = load_tokenizer(file)
+    if config.tokenizer.add_bos != "file":
+        tokenizer = tokenizer.with_add_bos(config.tokenizer.add_bos)
+    return ModelSource(path, file, read_model(file), tokenizer)
 
 
 def make_plan(config: "RunConfig") -> Plan:
@@ -150,16 +153,22 @@ def make_plan(config: "RunConfig") -> Plan:
     Raises ConfigError naming the stimuli that cannot be run: without tokens, over the context, without the span.
     """
     source = open_source(config)
-    stimuli = build_stimuli(config)
-    tokenized = tokenize(stimuli, source.tokenizer, config.tokenizer)
+    found = build_set(config)
+    parse_special = config.tokenizer.parse_special
+    tokenized = tokenize(found.stimuli, source.tokenizer, parse_special=parse_special)
     max_tokens = config.generate.max_tokens if config.generate else 0
     refuse_unfit(tokenized, source.card, max_tokens)
     ordered = [tokenized[i] for i in plan_order([t.tokens for t in tokenized])]
     samples = tuple(PlannedSample(i, t.stimulus, t.tokens, t.offsets, t.span_tokens) for i, t in enumerate(ordered))
     captures = tuple(_plan_capture(capture, samples, source.card) for capture in config.hooks.capture)
     unit_rows, units = plan_units([sample.tokens for sample in samples], config.engine.unit_rows)
-    notes = tuple(notes_on(ordered, source.tokenizer, parse_special=config.tokenizer.parse_special))
-    return Plan(config, source, samples, units, captures, unit_rows, special_ids(ordered, source.tokenizer), notes)
+    notes = notes_on(ordered, source.tokenizer, parse_special=parse_special)
+    if found.dropped:
+        first = found.dropped[0]
+        notes.append(f"{len(found.dropped)} crossings are left out, as {first.id!r}: {first.reason}")
+    return Plan(
+        config, source, samples, units, captures, unit_rows, special_ids(ordered, source.tokenizer), tuple(notes)
+    )
 
 
 def plan_units(prompts: Sequence[Tokens], unit_rows: int | None) -> tuple[int, tuple[PlannedUnit, ...]]:

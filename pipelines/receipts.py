@@ -16,11 +16,9 @@ from typing import Any, Final
 from pipelines import placing
 from pipelines.parts import TABLES, PartFile
 from pipelines.pieces import NAME, Piece
+from pipelines.state import RECEIPTS
 
-RECEIPTS: Final = f"{placing.STATE_DIR}/receipts"
 NON_FINITE: Final = "non-finite"
-_SIZE: Final = 4096
-"""Bytes a receipt takes at most, for the message when the disk is full."""
 
 
 @dataclass(frozen=True, slots=True)

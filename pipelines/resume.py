@@ -5,18 +5,15 @@ attempts that ended, parts without a receipt, receipts without their parts, and 
 tried again.
 """
 
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines import journal, placing, receipts
 from pipelines.errors import RunError
-from pipelines.lock import LOCK_FILE
 from pipelines.pieces import Piece, ancestors
 from pipelines.receipts import Receipt
-from pipelines.tasks import MARK
-from pipelines.watchdog_records import DEATHS
+from pipelines.state import DEATHS, FOLDERS, LOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +32,19 @@ def make_directory(run_dir: Path) -> None:
     if run_dir.exists() and not run_dir.is_dir():
         raise RunError(f"output.dir {run_dir} is a file; give the name of a directory")
     with placing.disk_errors(run_dir, "cannot make the run directory", 0):
-        for name in ("receipts", "staging", "log", "deaths", "plan"):
-            (run_dir / placing.STATE_DIR / name).mkdir(parents=True, exist_ok=True)
+        for name in FOLDERS:
+            (run_dir / name).mkdir(parents=True, exist_ok=True)
 
 
 def check_still_there(run_dir: Path) -> None:
     """Raise RunError if the run directory was moved or removed."""
-    if not (run_dir / LOCK_FILE).exists():
+    if not (run_dir / LOCK).exists():
         raise RunError(f"{run_dir} was removed or moved during the run; nothing more can be written there")
 
 
 def sweep(run_dir: Path) -> None:
     """Remove what attempts of earlier sessions left behind; nobody else writes here while the lock is held."""
-    for folder in (run_dir / placing.STATE_DIR / "staging").iterdir():
-        shutil.rmtree(folder, ignore_errors=True)
+    placing.clear_staging(run_dir)
     for path in (run_dir / DEATHS).iterdir():
         path.unlink(missing_ok=True)
 
@@ -56,7 +52,9 @@ def sweep(run_dir: Path) -> None:
 def take_stock(run_dir: Path, units: Sequence[Piece]) -> Standing:
     """Check every receipt against the plan and its files; drop those that do not hold, and parts without a receipt."""
     by_name = {unit.name: unit for unit in units}
-    kept, retried, damaged = [], [], []
+    kept: list[Receipt] = []
+    retried: list[Receipt] = []
+    damaged: list[str] = []
     with placing.disk_errors(run_dir, "cannot tidy the run directory", 0):
         for name in receipts.names(run_dir):
             receipt = receipts.read(run_dir, name)
@@ -86,5 +84,5 @@ def outermost(found: Iterable[Receipt]) -> list[Receipt]:
 
 def left_by(run_dir: Path, prefix: str) -> list[tuple[str, int]]:
     """Host and process of each attempt with this prefix that began and did not end."""
-    found = sorted((run_dir / placing.STATE_DIR / "staging").glob(f"{prefix}*"))
-    return [(host, int(pid)) for _, _, host, pid, _ in (path.name.split(MARK) for path in found)]
+    names = [path.name.split(".", 4) for path in (run_dir / placing.STAGING).glob(f"{prefix}*")]
+    return sorted((host, int(pid)) for _, _, _, pid, host in names)

@@ -9,6 +9,7 @@ death changes nothing.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from pipelines.pieces import Piece
 
@@ -54,7 +55,6 @@ class Schedule:
         self._running: dict[str, Attempt] = {}
         self._tries: dict[str, int] = {}
         self.isolated: list[Isolated] = []
-        self.split: list[str] = []
 
     @property
     def unfinished(self) -> int:
@@ -75,6 +75,10 @@ class Schedule:
         self._running[attempt.piece.name] = attempt
         return attempt
 
+    def running(self, name: str) -> Piece:
+        """Return the running piece called `name`."""
+        return self._running[name].piece
+
     def done(self, piece: Piece) -> None:
         """Note that a piece has its receipt."""
         del self._running[piece.name]
@@ -84,18 +88,19 @@ class Schedule:
         attempt = self._running.pop(piece.name)
         self._source(piece).appendleft(Attempt(piece, attempt.number + 1, attempt.avoid))
 
-    def failed(self, piece: Piece, cause: Cause) -> None:
-        """Apply the rule to a piece whose try failed of `cause`."""
+    def failed(self, piece: Piece, cause: Cause) -> Literal["retry", "split", "isolated"]:
+        """Apply the rule to a piece whose try failed of `cause`, and say which part of it applied."""
         attempt = self._running.pop(piece.name)
         tries = self._tries[piece.name] = self._tries.get(piece.name, 0) + 1
         patience = 2 if piece.size == 1 or not piece.path else 1
         if tries < patience:
             self._source(piece).append(Attempt(piece, attempt.number + 1, cause.host))
-        elif piece.size == 1:
+            return "retry"
+        if piece.size == 1:
             self.isolated.append(Isolated(piece, cause, tries))
-        else:
-            self.split.append(piece.name)
-            self._source(piece).extend(Attempt(half, 0, cause.host) for half in piece.halves())
+            return "isolated"
+        self._source(piece).extend(Attempt(half, 0, cause.host) for half in piece.halves())
+        return "split"
 
     def _source(self, piece: Piece) -> deque[Attempt]:
         return self._gate if piece.unit == self._gate_unit else self._queue

@@ -6,11 +6,10 @@ A leaf. A task carries paths and numbers, never prompts; what comes back is a re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pipelines.canonical import plain
 from pipelines.receipts import Receipt
 
 ENGINE: Final = "ember:open"
-MARK: Final = "~"
-"""Separates the parts of an attempt's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,14 @@ class EngineRecord:
     """What the opened model says of itself; plain data for the manifest."""
 
     route: str
+    """`reference` or `fast`."""
     numerics: dict[str, Any]
     contract: dict[str, Any]
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What decides bits among the numerics; see `deciding_numerics`."""
+        return deciding_numerics(self.numerics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,8 @@ class UnitTask:
 
     @property
     def prefix(self) -> str:
-        """What names of this try's staging directories start with, on whatever worker it ran."""
-        return f"{self.piece}{MARK}{self.number}{MARK}"
+        """What the names of its staging directories start with; a random part, process and host follow."""
+        return f"{self.piece}.{self.number}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +89,14 @@ class UnitRecord:
     """One line: what went wrong."""
     fatal: bool = False
     """The error concerns the whole run (disk, model, worker), not this piece."""
+
+
+def deciding_numerics(numerics: dict[str, Any]) -> dict[str, Any]:
+    """Take what decides bits out of a numerics record.
+
+    NumPy's BLAS is the first that a process loads; others come with libraries that a user's script happens to import.
+    """
+    told: dict[str, Any] = plain(numerics)
+    told["blas"] = [{k: v for k, v in blas.items() if k != "threads"} for blas in told.get("blas", [])[:1]]
+    told["versions"] = {k: v for k, v in told.get("versions", {}).items() if k != "python"}
+    return told

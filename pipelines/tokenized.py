@@ -1,7 +1,6 @@
 """Stimuli as token ids, with the byte range of every token: the only place where the factory tokenises.
 
-Everything is done in the client and once; workers get ids. BOS follows the file unless the config says otherwise, and
-is never doubled.
+Everything is done in the client and once; workers get ids.
 """
 
 from collections.abc import Sequence
@@ -14,12 +13,10 @@ from numpy.typing import NDArray
 from ember.errors import InputError
 from ember.positions import tokens_of_span
 from ember.work import Tokens
-from pipelines.errors import ConfigError
 from pipelines.stimuli.record import Stimulus
 
 if TYPE_CHECKING:
     from ember.tokenizer import Tokenizer
-    from pipelines.config.models import TokenizerConfig
 
 Offsets = NDArray[np.int32]
 
@@ -37,11 +34,9 @@ class Tokenized:
     """Half-open range of tokens that meet the stimulus' target; None without target."""
 
 
-def tokenize(stimuli: Sequence[Stimulus], tokenizer: "Tokenizer", settings: "TokenizerConfig") -> list[Tokenized]:
-    """Encode all stimuli, in their order. Raises ConfigError when BOS is asked of a vocabulary without one."""
-    if settings.add_bos is True and tokenizer.bos_id is None:
-        raise ConfigError("tokenizer.add_bos: found true, but the model has no BOS token; write file or false")
-    return [_tokenize(stimulus, tokenizer, settings) for stimulus in stimuli]
+def tokenize(stimuli: Sequence[Stimulus], tokenizer: "Tokenizer", *, parse_special: bool) -> list[Tokenized]:
+    """Encode all stimuli, in their order, BOS by the tokenizer's own rule."""
+    return [_tokenize(stimulus, tokenizer, parse_special=parse_special) for stimulus in stimuli]
 
 
 def special_ids(samples: Sequence[Tokenized], tokenizer: "Tokenizer") -> frozenset[int]:
@@ -50,17 +45,10 @@ def special_ids(samples: Sequence[Tokenized], tokenizer: "Tokenizer") -> frozens
     return frozenset(token for token in seen.tolist() if tokenizer.is_special(token))
 
 
-def _tokenize(stimulus: Stimulus, tokenizer: "Tokenizer", settings: "TokenizerConfig") -> Tokenized:
-    by_file = settings.add_bos == "file"
-    encoding = tokenizer.encode(stimulus.prompt, add_special=by_file, parse_special=settings.parse_special)
-    ids, offsets = list(encoding.ids), list(encoding.byte_offsets)
-    if settings.add_bos is True and tokenizer.bos_id is not None and ids[:1] != [tokenizer.bos_id]:
-        ids.insert(0, tokenizer.bos_id)
-        offsets.insert(0, (0, 0))
-    as_int = np.int32
-    return Tokenized(
-        stimulus, np.array(ids, as_int), np.array(offsets, as_int).reshape(-1, 2), _span(stimulus, offsets)
-    )
+def _tokenize(stimulus: Stimulus, tokenizer: "Tokenizer", *, parse_special: bool) -> Tokenized:
+    encoding = tokenizer.encode(stimulus.prompt, parse_special=parse_special)
+    offsets = np.array(encoding.byte_offsets, np.int32).reshape(-1, 2)
+    return Tokenized(stimulus, np.array(encoding.ids, np.int32), offsets, _span(stimulus, encoding.byte_offsets))
 
 
 def _span(stimulus: Stimulus, offsets: list[tuple[int, int]]) -> tuple[int, int] | None:

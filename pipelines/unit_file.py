@@ -11,18 +11,18 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ember.work import CaptureWork, Tokens, UnitWork
 from pipelines import placing
+from pipelines.state import PLANS
 
 if TYPE_CHECKING:
     from pipelines.plan import Plan
 
-PLAN_DIR: Final = f"{placing.STATE_DIR}/plan"
 Ints = NDArray[np.int32]
 Starts = NDArray[np.int64]
 
@@ -81,7 +81,7 @@ class UnitFile:
 def write_unit_file(run_dir: Path, plan: "Plan") -> str:
     """Write the plan's file, if it is not there, and return its path relative to the run directory."""
     body = _encode(plan)
-    name = f"{PLAN_DIR}/units-{hashlib.sha256(body).hexdigest()[:16]}.npz"
+    name = f"{PLANS}/units-{hashlib.sha256(body).hexdigest()[:16]}.npz"
     target = run_dir / name
     if not target.exists():
         with (
@@ -126,7 +126,7 @@ def _encode(plan: "Plan") -> bytes:
     arrays["told"] = np.frombuffer(json.dumps(_told(plan), sort_keys=True).encode(), np.uint8)
     buffer = io.BytesIO()
     # Fixed order and np.savez's fixed dates: the same plan gives the same bytes.
-    np.savez(buffer, **arrays)
+    np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
 
 

@@ -21,7 +21,9 @@ def capture_rows(units: UnitFile, capture: CaptureTable, start: int, good: list[
     counts = np.diff(capture.starts)
     ends = np.cumsum([1 if capture.pooled else int(counts[start + i]) for i in range(max(good) + 1)])
     kept = [row for i in good for row in range(ends[i] - (1 if capture.pooled else int(counts[start + i])), ends[i])]
-    samples, positions, tokens = [], [], []
+    samples: list[int] = []
+    positions: list[int] = []
+    tokens: list[int] = []
     for sample in (start + i for i in good):
         places = [-1] if capture.pooled else capture.of(sample).tolist()
         samples += [sample] * len(places)

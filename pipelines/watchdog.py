@@ -20,6 +20,10 @@ from distributed.diagnostics.plugin import NannyPlugin
 from pipelines.watchdog_records import Death, write_death
 
 INTERVAL: Final = 0.1
+_HINTS: Final = {
+    "SIGKILL": ", as the kernel does when memory runs out",
+    "SIGBUS": ", as happens when the model file shrinks",
+}
 
 
 def private_bytes(pid: int) -> int | None:
@@ -106,11 +110,8 @@ def _named(code: int) -> tuple[str, str]:
         name = signal.Signals(-code).name
     except ValueError:
         name = "unknown signal"
-    hint = {
-        signal.SIGKILL: ", as the kernel does when memory runs out",
-        signal.SIGBUS: ", as happens when the model file shrinks",
-    }
-    return "signal", f"the worker was ended by signal {-code} ({name}{hint.get(-code, '')})"
+    hint = _HINTS.get(name, "")
+    return "signal", f"the worker was ended by signal {-code} ({name}{hint})"
 
 
 def _mb(size: int) -> str:

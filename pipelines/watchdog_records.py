@@ -5,11 +5,8 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
 
-from pipelines.placing import STATE_DIR
-
-DEATHS: Final = f"{STATE_DIR}/deaths"
+from pipelines.state import DEATHS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,28 @@ leaves there says what it was doing.
 import functools
 import importlib
 import json
+import math
 import os
 import shutil
 import signal
 import socket
 import time
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ember.errors import EmberError, GGUFError
-from ember.work import UnitResult
+from ember.gguf import GGUFFile
+from ember.work import CaptureWork, UnitResult
 from pipelines import journal, placing, shards
 from pipelines.errors import RunError
 from pipelines.parts import PartFile
 from pipelines.receipts import NON_FINITE, Failure, Receipt, commit, holds, read
-from pipelines.tasks import MARK, EngineRecord, EngineSettings, UnitRecord, UnitTask
+from pipelines.tasks import EngineRecord, EngineSettings, UnitRecord, UnitTask, deciding_numerics
 from pipelines.unit_file import UnitFile, read_unit_file
 from pipelines.unit_rows import capture_rows, generation_row
-
-STAGING = f"{placing.STATE_DIR}/staging"
 
 
 def dask_setup(_worker: Any) -> None:
@@ -37,29 +39,44 @@ def dask_setup(_worker: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def describe_engine(settings: EngineSettings, captures: Any) -> EngineRecord:
-    """Open the model in this process, compile what it needs compiled, and say how values will be computed."""
+def describe_engine(settings: EngineSettings, captures: Sequence[CaptureWork], *, decodes: bool) -> EngineRecord:
+    """Open the model in this process and say how values will be computed.
+
+    Opening compiles the kernels of the fast route into their cache, so that workers find them there.
+    """
     model = open_engine(settings)
-    return EngineRecord(model.route, model.numerics(), model.contract(captures))
+    return EngineRecord(model.route, model.numerics(), model.contract(captures, decodes=decodes))
 
 
 @functools.lru_cache(maxsize=1)
 def open_engine(settings: EngineSettings) -> Any:
     """Open the model once per process, and check that this process can do what the client promised."""
-    module, attribute = settings.opener.split(":")
-    opener = getattr(importlib.import_module(module), attribute)
-    model = opener(
-        settings.model_path,
-        route=settings.route,
-        threads=settings.blas_threads,
-        memory_budget=settings.memory_budget,
-    )
-    found = tuple((part.size, part.mtime_ns) for part in model.file.parts)
-    if settings.stamps and found != settings.stamps:
+    model = _open(settings.model_path, settings.route, settings.blas_threads, settings.memory_budget, settings.opener)
+    if settings.stamps and stamps(model.file) != settings.stamps:
         raise GGUFError(f"{settings.model_path}: model file changed during the run")
     if settings.numerics:
-        _check_numerics(json.loads(settings.numerics), json.loads(json.dumps(model.numerics())))
+        _check_numerics(json.loads(settings.numerics), deciding_numerics(model.numerics()))
     return model
+
+
+def stamps(file: GGUFFile) -> tuple[tuple[int, int], ...]:
+    """Size and time of change of each part of a model's file."""
+    return tuple((part.size, part.mtime_ns) for part in file.parts)
+
+
+_OPENED: dict[tuple[Any, ...], Any] = {}
+
+
+def _open(path: str, route: str, threads: int, budget: int | None, opener: str) -> Any:
+    key = (path, route, threads, budget, opener)
+    if key not in _OPENED:
+        module, attribute = opener.split(":")
+        make = getattr(importlib.import_module(module), attribute)
+        model = make(path, route=route, threads=threads, memory_budget=budget)
+        _OPENED.clear()
+        # The client resolves `auto`; in serial runs it is also the worker, and finds the same model again.
+        _OPENED[key] = _OPENED[(path, model.route, threads, budget, opener)] = model
+    return _OPENED[key]
 
 
 def run_unit(task: UnitTask) -> UnitRecord:
@@ -71,36 +88,38 @@ def run_unit(task: UnitTask) -> UnitRecord:
             task.piece, found, seconds=time.monotonic() - started, host=socket.gethostname(), pid=os.getpid()
         )
     try:
-        model = open_engine(task.engine)
-    except (EmberError, OSError, MemoryError) as error:
-        return _failed(task, error, fatal=True)
-    folder = _begin(run_dir, task)
-    try:
-        receipt = _compute(model, task, run_dir, folder.name)
-    except (RunError, GGUFError) as error:
+        with _begun(run_dir, task) as attempt:
+            receipt = _compute(task, run_dir, attempt)
+    except (RunError, GGUFError, OSError) as error:
         return _failed(task, error, fatal=True)
     except Exception as error:
-        return _failed(task, error, fatal=isinstance(error, OSError))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return _failed(task, error, fatal=False)
     seconds = time.monotonic() - started
     return UnitRecord(task.piece, receipt, computed=True, seconds=seconds, host=socket.gethostname(), pid=os.getpid())
 
 
-def _begin(run_dir: Path, task: UnitTask) -> Path:
-    name = MARK.join((task.piece, str(task.number), socket.gethostname(), str(os.getpid()), uuid.uuid4().hex[:8]))
-    folder = run_dir / STAGING / name
-    # The mark inside keeps the directory while files come and go in it.
-    (folder / "mark").mkdir(parents=True)
-    journal.note_worker(run_dir, "forward", piece=task.piece, number=task.number, start=task.start, end=task.end)
-    return folder
+@contextmanager
+def _begun(run_dir: Path, task: UnitTask) -> Iterator[str]:
+    """Leave a mark that this try has begun, for as long as it lasts, and give the try a name of its own."""
+    name = f"{task.prefix}{uuid.uuid4().hex[:8]}.{os.getpid()}.{socket.gethostname()}"
+    folder = run_dir / placing.STAGING / name
+    with placing.disk_errors(run_dir, f"cannot begin unit {task.piece}", 0):
+        # The mark inside keeps the directory while files come and go in it.
+        (folder / "mark").mkdir(parents=True)
+    try:
+        yield name
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _compute(model: Any, task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
+def _compute(task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
     units = read_unit_file(run_dir / task.unit_file)
+    model = _open_for_run(task.engine)
     model.file.check_unchanged()
+    journal.note_worker(run_dir, "forward", piece=task.piece, number=task.number, start=task.start, end=task.end)
     result: UnitResult = model.run_unit(units.work(task.start, task.end, task.guard_positions))
     model.file.check_unchanged()
+    measured = result.guard_nll is not None and math.isfinite(result.guard_nll)
     parts = tuple(_write(model, task, run_dir, attempt, units, result))
     receipt = Receipt(
         piece=task.piece,
@@ -110,8 +129,8 @@ def _compute(model: Any, task: UnitTask, run_dir: Path, attempt: str) -> Receipt
         rows=result.rows,
         rows_computed=result.rows_computed,
         generated=sum(len(p.token_ids) for i, p in enumerate(result.produced) if i not in result.failures),
-        guard_nll=result.guard_nll,
-        guard_count=result.guard_count,
+        guard_nll=result.guard_nll if measured else None,
+        guard_count=result.guard_count if measured else 0,
         failures=tuple(
             Failure(task.start + i, NON_FINITE, f"non-finite after {_place(f.layer, f.site)}")
             for i, f in sorted(result.failures.items())
@@ -121,6 +140,16 @@ def _compute(model: Any, task: UnitTask, run_dir: Path, attempt: str) -> Receipt
     standing = commit(run_dir, attempt, receipt)
     journal.note_worker(run_dir, "receipt", piece=task.piece, number=task.number)
     return standing
+
+
+def _open_for_run(settings: EngineSettings) -> Any:
+    """Open the model; whatever prevents it concerns the run, not the unit that happened to be first."""
+    try:
+        return open_engine(settings)
+    except MemoryError:
+        raise
+    except EmberError as error:
+        raise RunError(str(error)) from error
 
 
 def _place(layer: int, site: str) -> str:

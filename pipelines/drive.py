@@ -1,0 +1,133 @@
+"""The client's loop: hand out tries, take outcomes, apply the rule, until every piece has a receipt."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipelines import guard, journal, receipts
+from pipelines.errors import RunError
+from pipelines.executor import Executor, Outcome
+from pipelines.plan import Plan
+from pipelines.receipts import Failure, Receipt
+from pipelines.resume import check_still_there
+from pipelines.schedule import Attempt, Cause, Isolated, Schedule
+from pipelines.tasks import UnitRecord, UnitTask
+
+GATE: Final = 0
+"""The unit that the smoke guard is measured on: it runs before the others."""
+PATIENCE: Final = 10
+"""Deaths in a row, before anything has ever succeeded, after which the run itself is at fault."""
+
+MakeTask = Callable[[Attempt], UnitTask]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that a watcher of the run may want to show."""
+
+    event: str
+    """`done`, `found`, `retry`, `split` or `isolated`."""
+    piece: str
+    receipt: Receipt | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+
+class Drive:
+    """Drives one session.
+
+    `finished` holds the receipts of all pieces that are through, `computed` counts those of this session, `seconds` is
+    how long it has run units.
+    """
+
+    def __init__(
+        self, run_dir: Path, plan: Plan, finished: Iterable[Receipt], schedule: Schedule, show: Callable[[Step], None]
+    ) -> None:
+        self.finished = list(finished)
+        self.computed = 0
+        self.seconds = 0.0
+        self._run_dir, self._plan, self._schedule, self._show = run_dir, plan, schedule, show
+        self._isolated = 0
+        self._deaths = 0
+        self._guarded = False
+
+    def run(self, executor: Executor, make_task: MakeTask) -> None:
+        """Run all open pieces. Raises RunError, GGUFError or GuardError for what stops the whole run."""
+        began = time.monotonic()
+        try:
+            self._run(executor, make_task)
+        finally:
+            self.seconds = time.monotonic() - began
+
+    def _run(self, executor: Executor, make_task: MakeTask) -> None:
+        self._check_guard()
+        while self._schedule.unfinished:
+            while executor.free and (attempt := self._schedule.take()):
+                task = make_task(attempt)
+                journal.note(self._run_dir, "dispatched", piece=task.piece, number=task.number)
+                executor.submit(task, attempt.avoid)
+            outcome = executor.wait()
+            check_still_there(self._run_dir)
+            self._settle(outcome)
+            self._check_guard()
+
+    def _settle(self, outcome: Outcome) -> None:
+        piece = self._schedule.running(outcome.task.piece)
+        record = outcome.record
+        if record is not None and record.receipt is not None:
+            self._schedule.done(piece)
+            self._note_done(record, record.receipt)
+        elif record is not None and record.fatal:
+            self._plan.source.file.check_unchanged()
+            raise RunError(record.error)
+        elif record is not None:
+            self._fail(outcome.task, Cause(record.kind, record.error, record.host))
+        else:
+            self._plan.source.file.check_unchanged()
+            self._bury(outcome)
+
+    def _note_done(self, record: UnitRecord, receipt: Receipt) -> None:
+        self._deaths = 0
+        self.computed += record.computed
+        self.finished.append(receipt)
+        event = "done" if record.computed else "found"
+        journal.note(self._run_dir, event, piece=record.piece, seconds=round(record.seconds, 3), worker=record.pid)
+        self._show(Step(event, record.piece, receipt, seconds=record.seconds))
+
+    def _bury(self, outcome: Outcome) -> None:
+        self._deaths += 1
+        cause = outcome.cause
+        journal.note(self._run_dir, "died", piece=outcome.task.piece, cause=cause.detail if cause else "not begun")
+        if self._deaths >= PATIENCE and not any(receipt.parts for receipt in self.finished):
+            raise RunError(
+                f"{self._deaths} workers in a row ended before anything was finished"
+                + (f"; the last: {cause.detail}" if cause else "")
+                + ". That is hardly the prompts' fault: see run.memory_per_worker and engine.unit_rows, or try --serial"
+            )
+        if cause is None:
+            self._schedule.put_back(self._schedule.running(outcome.task.piece))
+        else:
+            self._fail(outcome.task, cause)
+
+    def _fail(self, task: UnitTask, cause: Cause) -> None:
+        event = self._schedule.failed(self._schedule.running(task.piece), cause)
+        journal.note(self._run_dir, event, piece=task.piece, kind=cause.kind, cause=cause.detail)
+        self._show(Step(event, task.piece, detail=cause.detail))
+        for isolated in self._schedule.isolated[self._isolated :]:
+            self._isolated += 1
+            self.finished.append(self._commit(isolated, task))
+
+    def _commit(self, isolated: Isolated, task: UnitTask) -> Receipt:
+        piece, cause = isolated.piece, isolated.cause
+        tokens = len(self._plan.samples[piece.start].tokens)
+        failure = Failure(piece.start, cause.kind, cause.detail, isolated.tries)
+        receipt = Receipt(piece.name, piece.start, piece.end, (), tokens, 0, failures=(failure,), ember=task.ember)
+        return receipts.commit(self._run_dir, f"isolated-{piece.name}", receipt)
+
+    def _check_guard(self) -> None:
+        if not self._guarded and self._schedule.gate_open:
+            self._guarded = True
+            found = guard.measure(self.finished, self._plan.source.card.vocab_size)
+            guard.check(found, allow_chance=self._plan.config.guard.allow_chance)

@@ -1,0 +1,85 @@
+"""How far a run is, read from its directory alone and without its lock."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ember.errors import InputError
+from pipelines import receipts
+from pipelines.lock import owner_of
+from pipelines.manifest import MANIFEST
+from pipelines.resume import outermost
+from pipelines.state import IDENTITY
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A run directory at this moment; part files are not opened."""
+
+    directory: str
+    state: Literal["complete", "partial", "running", "unfinished"]
+    prompts: int
+    done: int
+    failed: int
+    pending: int
+    units_done: int
+    writer: str | None
+    """Who holds the lock."""
+    next_step: str
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The status as plain data."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Say it in words."""
+        told = [
+            f"{self.directory}: {self.state}",
+            f"prompts: {self.done} done, {self.failed} failed, {self.pending} pending, of {self.prompts} "
+            f"({self.units_done} units finished)",
+        ]
+        if self.writer:
+            told.append(f"being written by {self.writer}")
+        return [*told, f"next: {self.next_step}"]
+
+
+def read_status(run_dir: Path) -> Status:
+    """Look at a run. Raises InputError when there is none in `run_dir`."""
+    try:
+        prompts = len(json.loads((run_dir / IDENTITY).read_bytes())["stimuli"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{run_dir} holds no run that Ember has begun ({IDENTITY} is absent or damaged); give the output.dir of one"
+        ) from error
+    found = outermost(receipts.read_all(run_dir))
+    failed = sum(len(receipt.failures) for receipt in found)
+    covered = sum(receipt.end - receipt.start for receipt in found)
+    owner = owner_of(run_dir)
+    finished = (run_dir / MANIFEST).exists() and covered == prompts
+    state: Literal["complete", "partial", "running", "unfinished"] = "unfinished"
+    if owner:
+        state = "running"
+    elif finished:
+        state = "partial" if failed else "complete"
+    return Status(
+        directory=str(run_dir),
+        state=state,
+        prompts=prompts,
+        done=covered - failed,
+        failed=failed,
+        pending=prompts - covered,
+        units_done=len(found),
+        writer=str(owner) if owner else None,
+        next_step=_next_step(run_dir, state),
+    )
+
+
+def _next_step(run_dir: Path, state: str) -> str:
+    return {
+        "complete": f"pipelines.load({str(run_dir)!r}), or check it: ember pipeline verify {run_dir}",
+        "partial": f"see {run_dir}/failures.jsonl; to try the failed prompts again, run the same config",
+        "running": "wait, or stop it: it can be gone on with",
+        "unfinished": f"run the same config again (as resolved: {run_dir}/config.yaml); it goes on from here",
+    }[state]
