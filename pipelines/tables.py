@@ -115,7 +115,7 @@ def stimuli_schema(labels: Sequence[str]) -> Any:
 
 def open_part(path: Path) -> Any:
     """Open a Parquet file so that every page's checksum is verified when it is read."""
-    return pq.ParquetFile(path, page_checksum_verification=True)
+    return pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
 
 
 def schema_and_count(path: Path) -> tuple[Any, dict[str, str], int]:
@@ -224,7 +224,8 @@ def _only(bounds: dict[str, Any], name: str, group: int) -> Any:
 
 def read_group(part: Any, group: int, columns: Sequence[str]) -> Table:
     """Columns of one row group."""
-    return part.read_row_group(group, columns=list(columns))
+    # Threads gain nothing on one column, and cost memory.
+    return part.read_row_group(group, columns=list(columns), use_threads=False)
 
 
 def fill(out: NDArray[np.float32], table: Table, keep: NDArray[np.bool_] | None = None) -> None:
