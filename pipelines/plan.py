@@ -23,6 +23,7 @@ from pipelines.errors import ConfigError
 from pipelines.pieces import Piece
 from pipelines.plan_checks import notes_on, refusal, refuse_unfit
 from pipelines.stimuli import build_set
+from pipelines.stimuli.checks import find
 from pipelines.stimuli.record import Stimulus
 from pipelines.tokenized import Offsets, special_ids, tokenize
 
@@ -163,9 +164,8 @@ def make_plan(config: "RunConfig") -> Plan:
     captures = tuple(_plan_capture(capture, samples, source.card) for capture in config.hooks.capture)
     unit_rows, units = plan_units([sample.tokens for sample in samples], config.engine.unit_rows)
     notes = notes_on(ordered, source.tokenizer, parse_special=parse_special)
-    if found.dropped:
-        first = found.dropped[0]
-        notes.append(f"{len(found.dropped)} crossings are left out, as {first.id!r}: {first.reason}")
+    # The last token of all prompts, which notes_on compares, says more than their last character.
+    notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
     return Plan(
         config, source, samples, units, captures, unit_rows, special_ids(ordered, source.tokenizer), tuple(notes)
     )

@@ -58,9 +58,6 @@ def notes_on(samples: Sequence[Tokenized], tokenizer: "Tokenizer", *, parse_spec
     if len(samples) > 1 and len({int(s.tokens[-1]) for s in samples}) == 1:
         last = tokenizer.decode([int(samples[0].tokens[-1])])
         notes.append(f"all prompts end in the same token {last!r}: position `last` never is the word itself")
-    spaced = [s for s in samples if s.stimulus.prompt.endswith(" ")]
-    if spaced:
-        notes.append(f"{len(spaced)} prompts end in a space, which models rarely see ({spaced[0].stimulus.id!r})")
     distinct = len({s.tokens.tobytes() for s in samples})
     if distinct < len(samples):
         notes.append(f"{len(samples) - distinct} stimuli have the token ids of another one")
