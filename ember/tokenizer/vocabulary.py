@@ -1,4 +1,4 @@
-"""The `tokenizer.ggml.*` part of a GGUF, checked as far as that is cheap; token strings stay in the file till needed."""
+"""The `tokenizer.ggml.*` part of a GGUF, checked as far as that is cheap; strings stay in the file until needed."""
 
 import hashlib
 from collections.abc import Mapping

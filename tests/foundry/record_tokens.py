@@ -3,7 +3,7 @@
 Needs the extra `reference`. Writes tests/ember/tokenizer/data: `texts.json`; `merges.json`, of the tiny vocabulary;
 `<vocabulary>-<pre>.npz` with the ids of every text, taken literally and with special tokens parsed, for the tiny
 vocabulary (which tests can make) and for real ones (which they need a file for); `facts.json` with llama.cpp's rule for
-BOS, and whether each alias of a `pre` gives the ids of the one that it stands for; and, with `--classes` (eight
+BOS, and whether each alias of a `pre` gives the ids of the one that it stands for; and, with `--classes` (two
 minutes), `classes.json`: which code points llama.cpp takes for letters, numbers and white space.
 """
 
