@@ -32,7 +32,8 @@ _REAL: Final[dict[RootClass, str]] = {
         زيف حيد ضيق""",
     "defective": """
         دعو غزو رجو شكو تلو نجو سمو علو دنو عفو خلو محو صفو كسو عدو زكو صحو سهو بدو عطو رشو جلو رمي بني جري مشي هدي قضي
-        سعي بكي حكي سقي شفي رعي نهي كفي خشي نسي بقي لقي عصي طلي فني جني حمي خفي مضي رقي غني فدي عمي كري صلي ذري دري ضني""",
+        سعي بكي حكي سقي شفي رعي نهي كفي خشي نسي بقي لقي عصي طلي فني جني حمي خفي مضي رقي غني فدي عمي كري صلي
+        ذري دري ضني""",
     "geminate": """
         مدد ردد شدد عدد حبب ظنن مرر حلل ضرر سدد قصص حجج شكك دقق صدد جدد حدد خفف فكك ضمم همم عزز ذلل كفف مسس حسس غشش صحح
         ظلل طلل ضلل زفف قلل تمم سرر جرر حرر""",
@@ -45,7 +46,7 @@ _REAL: Final[dict[RootClass, str]] = {
 
 
 def root_class(root: str) -> RootClass:
-    """Name a root's class by its weak, equal and hamza radicals; two of w, y or hamza with a weak one is doubly weak."""
+    """Name a root's class; of w, y and hamza, two with a weak one among them make it doubly weak."""
     first, second, third = radicals(root)
     glides = [letter in "wy" for letter in (first, second, third)]
     if sum(glides) > 1 or (any(glides) and "ʾ" in (first, second, third)):
