@@ -225,6 +225,15 @@ def resolve_plain(text: str) -> Any:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
+def _paired(text: str, node: Node) -> str:
+    """Join surrogate pairs, with which JSON escapes characters beyond U+FFFF: every JSON text is YAML 1.2."""
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        said = "an escape names half a surrogate pair; write the character itself or \\U and eight digits"
+        raise _refused(said, node.start_mark) from None
+
+
 class _Construction:
     """Builds plain values from nodes, noting where each stands."""
 
@@ -264,8 +273,7 @@ class _Construction:
     def _scalar(self, node: ScalarNode) -> Any:
         text = self._aliens.show(node.value)
         if any("\ud800" <= ch <= "\udfff" for ch in text):
-            said = "an escape names half a surrogate pair; write the character itself or \\U and eight digits"
-            raise _refused(said, node.start_mark)
+            text = _paired(text, node)
         return resolve_plain(text) if node.style is None else text
 
     def _sequence(self, node: Node, path: Path_) -> list[Any]:

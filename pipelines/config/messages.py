@@ -47,8 +47,13 @@ def _problem(detail: ErrorDetails, document: Document, model: type[BaseModel]) -
     else:
         mark = document.mark(path)
         said = _said(detail, mark, str(path[-1]) if path else "")
-    key = ".".join(map(str, path))
+    key = ".".join(_printable(part) for part in path)
     return Problem(mark.line, f"{key}: {said}" if key else said)
+
+
+def _printable(part: str | int) -> str:
+    """Write a key so that no escape sequence in it reaches the terminal."""
+    return str(part) if str(part).isprintable() else repr(part)
 
 
 def _bad_name(key: Any) -> str:
@@ -93,7 +98,7 @@ def _hint(kind: str, given: Any, context: dict[str, Any]) -> str:
 
 
 def _known(path: tuple[str | int, ...], loc: tuple[str | int, ...], model: type[BaseModel]) -> str:
-    names = sorted(_fields_at(loc[:-1], model))
+    names = sorted(_fields_at(loc[:-1], model) | ({"models"} if len(loc) == 1 else set()))
     return f"{closest(str(path[-1]), names)}; known here: {', '.join(names)}" if names else ""
 
 

@@ -131,10 +131,16 @@ class RunSettings(Settings):
     """`local` processes, `serial` (this process, for debugging), `tcp://host:port`, or a scheduler file (.json)."""
 
 
+def _folder(given: str) -> str:
+    if not given.isprintable():
+        raise refuse(f"found {given!r}, expected the path of a folder, without control characters")
+    return given
+
+
 class OutputConfig(Settings):
     """Where results go."""
 
-    dir: Annotated[str, Field(min_length=1)]
+    dir: Annotated[str, Field(min_length=1), AfterValidator(_folder)]
     """The run directory, relative to the working directory."""
     dtype: Annotated[Literal["float32"], NotYet.unless("float32", "half-precision storage")] = "float32"
     """Type of stored activations."""

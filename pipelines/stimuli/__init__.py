@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Protocol
 
-from pipelines.stimuli.checks import leaks
+from pipelines.stimuli.checks import leaks, unknown_reveals
 from pipelines.stimuli.config import FileConfig, ItemsConfig, RootPatternConfig
 from pipelines.stimuli.drafts import Draft, fail, finish
 from pipelines.stimuli.record import Dropped, Normalize, Stimulus, StimulusSet, Target
@@ -48,6 +48,7 @@ def build_section(config: StimuliSection, base: Path, *, normalize: Normalize = 
     """
     drafts, dropped = _drafts(config, base)
     stimuli = finish(drafts, config.expect_mode, normalize)
+    fail(unknown_reveals(stimuli))
     found = [] if config.allow_leaks else leaks(stimuli)
     if found:
         remedy = "declare them in `reveals`, or write `allow_leaks: true`"

@@ -33,15 +33,17 @@ class Finding:
 
 def leaks(stimuli: Sequence[Stimulus]) -> list[str]:
     """Say which labels prompts give away without declaring it in `reveals`: by their text, or by their template."""
-    return _unknown_reveals(stimuli) + _spelt_labels(stimuli) + _template_labels(stimuli)
+    return _spelt_labels(stimuli) + _template_labels(stimuli)
 
 
-def _unknown_reveals(stimuli: Sequence[Stimulus]) -> list[str]:
-    """A misspelt name in `reveals` would declare nothing."""
+def unknown_reveals(stimuli: Sequence[Stimulus]) -> list[str]:
+    """Say which names in `reveals` are no labels: a misspelt one would declare nothing."""
     known = sorted({name for stimulus in stimuli for name in stimulus.labels})
     declared = sorted({name for stimulus in stimuli for name in stimulus.reveals})
     return [
-        f"`reveals` names {name!r}, which is no label{closest(name, known)}" for name in declared if name not in known
+        f"stimuli: `reveals` names {name!r}, which is no label{closest(name, known)}"
+        for name in declared
+        if name not in known
     ]
 
 

@@ -113,6 +113,13 @@ def test_all_problems_at_once_in_order(problems):
     assert [line.split(":")[1] for line in lines] == ["3", "4", "8", "9", "10"]
 
 
+def test_no_escape_sequence_reaches_the_terminal(problems, changed):
+    (line,) = problems(changed("guard", 'guard: {"\\e[31mred": 1}'))
+    assert "\x1b" not in line
+    (line,) = problems(changed("output", 'output: {dir: "a\\0b"}'))
+    assert "without control characters" in line
+
+
 def test_long_values_are_cut(problems, changed):
     (line,) = problems(changed("engine", f"engine: {{route: {'a' * 500}}}"))
     assert len(line) < 160

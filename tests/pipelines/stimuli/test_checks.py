@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.stimuli.checks import find, has_word, leaks
+from pipelines.stimuli.checks import find, has_word, leaks, unknown_reveals
 from pipelines.stimuli.record import Dropped, Stimulus
 
 
@@ -58,8 +58,8 @@ def test_a_template_that_decides_a_label_is_a_leak():
 
 
 def test_misspelt_reveals_are_refused():
-    (said,) = leaks([stimulus("a", labels={"number": "pl"}, reveals=["numbr"])])
-    assert said == "`reveals` names 'numbr', which is no label; did you mean 'number'?"
+    (said,) = unknown_reveals([stimulus("a", labels={"number": "pl"}, reveals=["numbr"])])
+    assert said == "stimuli: `reveals` names 'numbr', which is no label; did you mean 'number'?"
 
 
 def test_building_refuses_leaks_unless_allowed(build, refused):
@@ -67,6 +67,11 @@ def test_building_refuses_leaks_unless_allowed(build, refused):
     assert "allow_leaks: true" in refused(items=items)
     assert build(items=items, allow_leaks=True).stimuli
     assert build(items=items, reveals=["number"]).stimuli
+
+
+def test_misspelt_reveals_are_refused_even_where_leaks_are_allowed(refused):
+    said = refused(items=[{"prompt": "a", "labels": {"number": "pl"}, "reveals": ["numbr"]}], allow_leaks=True)
+    assert "did you mean 'number'?" in said
 
 
 def test_trailing_white_space():

@@ -207,3 +207,23 @@ def test_parquet_columns_are_texts_or_numbers(build, refused, tmp_path):
     assert "column 'a' is list<" in refused(file="x.parquet")
     write(prompt=["p", None])
     assert "x.parquet: row 1: prompt: found nothing" in refused(file="x.parquet")
+
+
+def test_parquet_texts_are_utf8(refused, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    offsets, data = pa.py_buffer(b"\x00\x00\x00\x00\x02\x00\x00\x00"), pa.py_buffer(b"a\xff")
+    torn = pa.Array.from_buffers(pa.string(), 1, [None, offsets, data])
+    pq.write_table(pa.table({"prompt": torn}), tmp_path / "x.parquet")
+    assert "not UTF-8" in refused(file="x.parquet")
+
+
+def test_damaged_parquet_is_refused(refused, put, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"prompt": ["كتاب"] * 100}), tmp_path / "good.parquet")
+    data = (tmp_path / "good.parquet").read_bytes()
+    for cut in (0, 3, 10, len(data) // 2, len(data) - 1):
+        assert "not a readable Parquet file" in refused(file=put("cut.parquet", data[:cut]))
