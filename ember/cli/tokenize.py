@@ -124,5 +124,5 @@ def _warn(tokenizer: Tokenizer, spelt: list[str]) -> None:
     for warning in tokenizer.warnings:
         click.echo(f"warning: {warning}", err=True)
     if spelt:
-        named = ", ".join(spelt)
+        named = ", ".join(map(repr, spelt))
         click.echo(f"warning: control tokens are spelt out and taken literally (--parse-special): {named}", err=True)

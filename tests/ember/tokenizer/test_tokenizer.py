@@ -1,6 +1,7 @@
 """Decoding, facts, the record, and what is built when."""
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -157,3 +158,21 @@ def test_package_exports(tmp_path: Path) -> None:
 def test_tiny_vocabulary_is_worth_recording(merges: list[str]) -> None:
     assert len(merges) == 700
     assert len(tiny(merges, "gpt-2").tokens) == 256 + 700 + 3 + 10
+
+
+@pytest.mark.realmodel
+def test_smollm2_is_ready_in_half_a_second(smollm2: Path) -> None:
+    load_tokenizer(smollm2).encode("the engine's module is imported")
+    start = time.process_time()
+    load_tokenizer(smollm2).encode("كتب")
+    assert time.process_time() - start < 0.5
+
+
+def test_a_vocabulary_of_128k_is_ready_in_seconds(shared: Path) -> None:
+    path = shared / "vocab" / "ggml-vocab-llama-bpe.gguf"
+    start = time.process_time()
+    tokenizer = load_tokenizer(path)
+    opened = time.process_time() - start
+    tokenizer.encode("كتب")
+    assert opened < 0.3
+    assert time.process_time() - start < 3
