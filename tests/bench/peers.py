@@ -102,10 +102,11 @@ class TransformersPeer:
         import torch
         import transformers
 
+        from tests.foundry.transformers_llama import transformers_llama
+
         torch.set_num_threads(threads)
-        folder, name = os.path.split(model)
         self._torch = torch
-        self._model = transformers.AutoModel.from_pretrained(folder, gguf_file=name, dtype=torch.float32).eval()
+        self._model = transformers_llama(model)
         self._batches = [
             prompts[start : start + variant["batch"]] for start in range(0, len(prompts), variant["batch"])
         ]
