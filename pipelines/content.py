@@ -6,7 +6,7 @@ of a value, of its bits, of the order of rows, of a column's name or type change
     column  = sha256( digest of each of its buffers, in order )
     content = sha256( canonical JSON of {"columns": [[name, kind, column], ...], "rows": n} )
 
-Buffers are those of `pipelines.tables.leaves`, kinds those of `pipelines.tables.kind_name`. A buffer's digest is the
+Buffers are those of `pipelines.columns.leaves`, kinds those of `pipelines.columns.kind_name`. A buffer's digest is the
 SHA-256 of the buffers of all batches joined: lengths and bytes are hashed apart, so that the end of a batch leaves no
 trace.
 """
@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import tables
+from pipelines.columns import empty_array, kind_name, leaves
 
 
 class ContentHasher:
     """Takes a table batch by batch, in row order."""
 
     def __init__(self, schema: Any) -> None:
-        self._columns = [(field.name, tables.kind_name(field.type)) for field in schema]
+        self._columns = [(field.name, kind_name(field.type)) for field in schema]
         self._digests: list[list[Any]] = [
-            [hashlib.sha256() for _ in tables.leaves(tables.empty_array(field.type))] for field in schema
+            [hashlib.sha256() for _ in leaves(empty_array(field.type))] for field in schema
         ]
         self._rows = 0
 
@@ -34,7 +35,7 @@ class ContentHasher:
         self._rows += batch.num_rows
         for column, digests in zip(batch.columns, self._digests, strict=True):
             for chunk in column.chunks:
-                for buffer, digest in zip(tables.leaves(chunk), digests, strict=True):
+                for buffer, digest in zip(leaves(chunk), digests, strict=True):
                     digest.update(buffer)
 
     def hexdigest(self) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ember.errors import InputError
 from ember.sites import NO_LAYER, SITES
 from pipelines import tables
+from pipelines.columns import numbers
 from pipelines.errors import RunError
 from pipelines.manifest import MANIFEST, CaptureRecord, Manifest, read_manifest
 from pipelines.parts import STIMULI, confined
@@ -53,7 +54,8 @@ class Run:
         table = self._table(STIMULI, tables.stimuli_schema(()))
         if not self.manifest.failed_samples:
             return table
-        return table.filter(~np.isin(tables.column(table, "sample_index"), self.manifest.failed_samples))
+        kept = ~np.isin(tables.column(table, "sample_index"), self.manifest.failed_samples)
+        return table.filter(numbers(kept))
 
     @property
     def generations(self) -> tables.Table:
@@ -96,7 +98,7 @@ class Run:
         """Return the columns beside the vectors as an Arrow table, row for row with `matrix` of the same arguments."""
         chosen, number = self._select(site, layer, capture)
         found = [
-            table if pick.keep is None else table.filter(pick.keep)
+            table if pick.keep is None else table.filter(numbers(pick.keep))
             for pick in self._picks(chosen, number, step)
             for table in tables.read_groups(pick.path, tables.INDEX_COLUMNS, [pick.group])
         ]

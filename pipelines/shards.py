@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipelines import placing, tables
+from pipelines.columns import numbers, table_of, texts
 from pipelines.content import ContentHasher, hash_file
 from pipelines.errors import RunError
 from pipelines.parts import LAYOUT, STIMULI, STIMULI_PATH, PartFile, part_path
@@ -40,6 +41,8 @@ __all__ = [
 
 GROUP_BYTES: Final = 100_000_000
 """Largest row group, decoded: viewers refuse much larger ones."""
+STIMULI_GROUP: Final = 20_000
+"""Stimuli in a row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ def write_generations(
     ordered = sorted(rows, key=lambda row: row.sample_index)
     check_samples(np.array([row.sample_index for row in ordered], np.int32), sample_start, sample_end)
     schema = _with_metadata(tables.generations_schema(), "generations", unit, metadata)
-    table = _table(generation_columns(ordered), schema)
+    table = table_of(generation_columns(ordered), schema)
     path, samples = part_path("generations", unit), (sample_start, sample_end)
     job = _Job(run_dir, attempt, "generations", path, samples, schema, len(ordered), table.nbytes)
     return _write(job, [table])
@@ -128,16 +131,10 @@ def write_stimuli(run_dir: Path, samples: Sequence[Sample], *, attempt: str, met
         raise ValueError("sample indices must be 0, 1, … without gaps")
     labels = sorted({name for sample in ordered for name in sample.stimulus.labels})
     schema = _with_metadata(tables.stimuli_schema(labels), STIMULI, None, metadata)
-    table = _table(stimulus_columns(ordered, labels), schema)
-    job = _Job(run_dir, attempt, STIMULI, STIMULI_PATH, (0, len(ordered)), schema, len(ordered), table.nbytes)
-    return _write(job, [table])
-
-
-def _table(columns: Mapping[str, Any], schema: Any) -> Table:
-    # Arrow would drop a column that the schema does not name.
-    if columns.keys() != set(schema.names):
-        raise ValueError(f"columns differ from the schema: {sorted(columns.keys() ^ set(schema.names))}")
-    return pa.table(columns, schema=schema)
+    needed = sum(2 * len(sample.stimulus.prompt.encode()) + 12 * len(sample.tokens) for sample in ordered)
+    job = _Job(run_dir, attempt, STIMULI, STIMULI_PATH, (0, len(ordered)), schema, len(ordered), needed)
+    batches = (ordered[i : i + STIMULI_GROUP] for i in range(0, len(ordered), STIMULI_GROUP))
+    return _write(job, (table_of(stimulus_columns(batch, labels), schema) for batch in batches))
 
 
 def _captures_job(
@@ -182,21 +179,21 @@ def _capture_groups(captures: Sequence[CaptureRows], schema: Any, dtype: str) ->
             values = capture.values[i] if in_order else capture.values[i][order]
             flat = _stored(values, dtype, f"capture {capture.name!r}, site {capture.site}, layer {layer}").reshape(-1)
             columns = index | {
-                "layer": pa.array(np.full(len(order), layer, np.int16)),
-                VALUES: pa.FixedSizeListArray.from_arrays(pa.array(flat), type=schema.field(VALUES).type),
+                "layer": numbers(np.full(len(order), layer, np.int16)),
+                VALUES: pa.FixedSizeListArray.from_arrays(numbers(flat), type=schema.field(VALUES).type),
             }
-            yield pa.table([columns[name] for name in schema.names], schema=schema)
+            yield Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _index_columns(capture: CaptureRows, order: NDArray[np.intp]) -> dict[str, Any]:
     keys = np.stack([capture.sample_index, capture.step, capture.position])[:, order]
     if (keys[:, 1:] == keys[:, :-1]).all(axis=0).any():
         raise ValueError(f"capture {capture.name!r} has two rows for the same sample, step and position")
-    numbers = ("sample_index", "step", "position", "token_id", "produced_id", "is_special")
-    return {name: pa.array(getattr(capture, name)[order]) for name in numbers} | {
-        "stimulus_id": pa.array([capture.stimulus_id[i] for i in order], pa.string()),
-        "site": pa.array([capture.site] * len(order), pa.string()),
-        "capture": pa.array([capture.name] * len(order), pa.string()),
+    keys_and_ids = ("sample_index", "step", "position", "token_id", "produced_id", "is_special")
+    return {name: numbers(getattr(capture, name)[order]) for name in keys_and_ids} | {
+        "stimulus_id": texts([capture.stimulus_id[i] for i in order]),
+        "site": texts([capture.site] * len(order)),
+        "capture": texts([capture.name] * len(order)),
     }
 
 

@@ -19,19 +19,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import Table as Table
 
+from pipelines.columns import numbers, values_of
 from pipelines.rows import LABEL_PREFIX
-
-Buffer = NDArray[Any]
-
-DAMAGE: Final = (pa.ArrowException, OSError, ValueError, OverflowError)
-"""What reading a file may raise that Ember did not write."""
-
 
 INDEX_COLUMNS: Final = (
     "sample_index", "stimulus_id", "site", "layer", "capture",
     "step", "position", "token_id", "produced_id", "is_special",
 )  # fmt: skip
 VALUES: Final = "activation"
+DAMAGE: Final = (pa.ArrowException, OSError, ValueError, OverflowError)
+"""What reading a file may raise that Ember did not write."""
 
 
 def _field(name: str, kind: Any) -> Any:
@@ -136,51 +133,6 @@ def read_groups(
             yield table.replace_schema_metadata(None)
 
 
-def kind_name(kind: Any) -> str:
-    """Return the name of a column's type: `int32`, `string`, `list<int32>`, `float32[64]`.
-
-    Not Arrow's own spelling, which changes with its version and tells how elements are called.
-    """
-    if pa.types.is_fixed_size_list(kind):
-        return f"{kind_name(kind.value_type)}[{kind.list_size}]"
-    if pa.types.is_list(kind):
-        return f"list<{kind_name(kind.value_type)}>"
-    return {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind))
-
-
-def empty_array(kind: Any) -> Any:
-    """Return an Arrow array of `kind` without values."""
-    return pa.array([], kind)
-
-
-def leaves(array: Any) -> list[Buffer]:
-    """Return the values of an Arrow array as little-endian buffers, without any trace of how Arrow stores them.
-
-    numbers: their bytes; booleans: one byte each; strings: lengths in UTF-8 bytes (int64, -1 for null), then the bytes
-    of all; lists: their lengths (int64), then the buffers of their elements; lists of fixed size: only those.
-    """
-    kind = array.type
-    if pa.types.is_fixed_size_list(kind):
-        return leaves(array.flatten())
-    if pa.types.is_list(kind):
-        return [np.diff(array.offsets.to_numpy()).astype("<i8"), *leaves(array.flatten())]
-    if pa.types.is_string(kind):
-        return _text_leaves(array)
-    values = array.to_numpy(zero_copy_only=not pa.types.is_boolean(kind))
-    return [np.ascontiguousarray(values, values.dtype.newbyteorder("<"))]
-
-
-def _text_leaves(array: Any) -> list[Buffer]:
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-    lengths = np.diff(offsets).astype("<i8")
-    if array.null_count:
-        lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
-    data = array.buffers()[2]
-    if data is None or not len(array):
-        return [lengths, np.empty(0, np.uint8)]
-    return [lengths, np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]]
-
-
 @dataclass(frozen=True, slots=True)
 class Group:
     """A row group of `activations` or `logits`: rows of one capture, site and layer."""
@@ -233,7 +185,7 @@ def fill(out: NDArray[np.float32], table: Table, keep: NDArray[np.bool_] | None 
     start = row = 0
     for chunk in table[VALUES].chunks:
         # flatten, because .values ignores the offset of a slice.
-        values = chunk.flatten().to_numpy().reshape(len(chunk), -1)
+        values = values_of(chunk.flatten()).reshape(len(chunk), -1)
         if keep is not None:
             values = values[keep[row : row + len(chunk)]]
         row += len(chunk)
@@ -243,14 +195,14 @@ def fill(out: NDArray[np.float32], table: Table, keep: NDArray[np.bool_] | None 
 
 def column(table: Table, name: str) -> NDArray[Any]:
     """Return a column of numbers as a NumPy array."""
-    return np.asarray(table[name].to_numpy())
+    return values_of(table[name].combine_chunks())
 
 
 def ragged(table: Table, name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return a column of lists as its flat values and, for each row, where its values start (rows + 1 numbers)."""
-    joined = table[name].combine_chunks()
-    lengths = np.asarray(joined.value_lengths().to_numpy(zero_copy_only=False), np.int64)
-    return joined.flatten().to_numpy(), np.concatenate([[0], np.cumsum(lengths)])
+    whole = table[name].combine_chunks()
+    starts = values_of(whole.offsets).astype(np.int64)
+    return values_of(whole.flatten()), starts - starts[0]
 
 
 def only_value(table: Table, name: str) -> Any:
@@ -263,7 +215,7 @@ def only_value(table: Table, name: str) -> Any:
 
 def same_texts(texts: Any, reference: Any, rows: NDArray[Any]) -> bool:
     """Whether the column `texts` is the column `reference` at `rows`."""
-    return bool(texts.combine_chunks().equals(reference.combine_chunks().take(pa.array(rows))))
+    return bool(texts.combine_chunks().equals(reference.combine_chunks().take(numbers(rows))))
 
 
 def joined(found: Sequence[Table], schema: Any) -> Table:

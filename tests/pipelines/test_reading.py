@@ -230,7 +230,7 @@ def big_run(directory: Path) -> FakeRun:
 
 @pytest.mark.slow
 def test_a_matrix_costs_one_copy(tmp_path: Path) -> None:
-    """Q05: beside the matrix itself there is never more than a few row groups in memory."""
+    """Q05: beside the matrix there are a row group and its pages in memory, never a second matrix."""
     big_run(tmp_path)
     script = f"""
 import tracemalloc, pyarrow, pipelines
@@ -242,8 +242,8 @@ print(found.nbytes, tracemalloc.get_traced_memory()[1], pyarrow.default_memory_p
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     matrix, python, arrow = map(int, told.stdout.split())
     assert matrix == 3000 * 576 * 4
-    assert python < matrix * 1.05 + 500_000
-    assert arrow < 6 * 250 * 576 * 4
+    assert python < matrix + 3_000_000
+    assert arrow < matrix * 2 / 3
 
 
 @pytest.mark.slow
@@ -355,3 +355,19 @@ def test_readers_prune_row_groups(made: FakeRun) -> None:
     fragment = next(ds.dataset(made.directory / "activations").get_fragments())
     chosen = (ds.field("capture") == "last") & (ds.field("site") == "after_layer") & (ds.field("layer") == 2)
     assert [group.id for group in fragment.subset(chosen).row_groups] == [2]
+
+
+def test_neither_writing_nor_reading_imports_pandas(tmp_path: Path) -> None:
+    """It is half a second and 30 MB in every worker, and `pyarrow.array` imports it."""
+    script = f"""
+import sys
+from pathlib import Path
+from tests.foundry.fake_run import make_run
+import pipelines
+make_run(Path({str(tmp_path)!r}), units=(3, 2), failed=(1,))
+run = pipelines.load({str(tmp_path)!r}, verify=True, partial=True)
+run.matrix(site="after_layer", layer=1, capture="every"), run.rows(site="before_logits"), run.stimuli, run.generations
+print([name for name in ("pandas", "polars", "duckdb") if name in sys.modules])
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"

@@ -268,6 +268,14 @@ def test_stimuli_hold_every_label_and_nothing_is_dropped(tmp_path: Path) -> None
     assert rows[1]["original_prompt"] == rows[1]["prompt"] == "كتب 1"
 
 
+def test_many_stimuli_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = shards.write_stimuli(tmp_path / "whole", make_samples(7), attempt="plan", metadata={})
+    monkeypatch.setattr(shards, "STIMULI_GROUP", 3)
+    part = shards.write_stimuli(tmp_path / "cut", make_samples(7), attempt="plan", metadata={})
+    assert pq.read_metadata(tmp_path / "cut" / part.path).num_row_groups == 3
+    assert part.content_sha256 == whole.content_sha256
+
+
 def test_a_column_the_schema_does_not_know_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = shards.generation_columns
     monkeypatch.setattr(shards, "generation_columns", lambda rows: known(rows) | {"root_class": ["x"] * len(rows)})
