@@ -194,6 +194,7 @@ SiteField = Annotated[SiteName, BeforeValidator(_site)]
 Layers = Annotated[
     Literal["all"] | tuple[int, ...],
     PlainValidator(_layers),
+    PlainSerializer(lambda layers: layers if layers == "all" else list(layers)),
     WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer"}, "minItems": 1}]}),
 ]
 PositionField = Annotated[

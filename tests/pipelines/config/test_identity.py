@@ -89,6 +89,17 @@ def test_dump_round_trips(load, write, minimal):
     assert config_sha256(again) == config_sha256(config)
 
 
+def test_every_shape_of_value_is_written_without_a_warning(load, minimal, recwarn):
+    text = minimal.replace("{site: after_layer}", "{site: after_layer, layers: [0, -1], position: {index: 3}}")
+    config = load(text + "run: {workers: 2, memory_per_worker: 1GiB}\nengine: {unit_rows: 5}\n")
+    found = resolved(config)
+    assert not recwarn.list
+    assert found["hooks"]["capture"][0]["layers"] == [0, -1]
+    assert found["hooks"]["capture"][0]["position"] == {"index": 3}
+    assert found["run"] == {"workers": 2, "memory_per_worker": 1024**3, "scheduler": "local"}
+    assert found["engine"]["unit_rows"] == 5
+
+
 def test_dump_begins_with_the_schema(load, minimal):
     assert dump(load(minimal)).startswith("schema: ember.pipeline/v1\nname: small\n")
 
