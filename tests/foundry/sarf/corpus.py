@@ -153,12 +153,12 @@ def example(root: str, pattern: str, template: str) -> Example | None:
     return Example(fill(_parsed(template), values).text, made, pattern, template)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _measure(pattern: str) -> str:
     return apply(MEASURE_LETTERS, PATTERNS[pattern].slots).surface
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parsed(template: str) -> Template:
     return parse_template(templates()[template])
 

@@ -1,4 +1,4 @@
-"""The llama family in torch, just large enough to train sarf-nano: tied head, GQA, SwiGLU, RoPE on neighbouring pairs."""
+"""The llama family in torch, enough to train sarf-nano: tied head, GQA, SwiGLU, RoPE on neighbouring pairs."""
 
 from dataclasses import dataclass
 
@@ -105,5 +105,7 @@ class SarfNano(nn.Module):
     def greedy(self, ids: Tensor, steps: int) -> Tensor:
         """Continue prompts of equal length [batch, length] by `steps` ids each."""
         for _ in range(steps):
-            ids = torch.cat((ids, F.linear(self.hidden(ids)[:, -1], self.token_embd.weight).argmax(-1, keepdim=True)), 1)
+            ids = torch.cat(
+                (ids, F.linear(self.hidden(ids)[:, -1], self.token_embd.weight).argmax(-1, keepdim=True)), 1
+            )
         return ids[:, -steps:]

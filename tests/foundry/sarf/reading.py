@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import tokenizers
 import torch
@@ -79,7 +78,3 @@ class Rows:
     def _batch(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
         longest = int(self.lengths[chosen].max())
         return self.ids[chosen, :longest], self.kinds[chosen, : longest - 1]
-
-
-LONGEST_FORM: Final = 24
-"""A bound on the tokens of a form with its end, checked by the tests."""

@@ -1,11 +1,12 @@
 """The vocabulary of sarf-nano: bytes, Arabic letters and marks, and the words of its prompts.
 
-A form is a sequence of letters and marks, one token each; a space before it is a token of its own. Words of prompts are
-whole tokens. Both hold at once because no merge joins two letters that can stand side by side in a vocalised form: there
-every letter carries a mark, except a last one and the lengtheners ا و ي آ. So the first merge of each word starts from a
-letter that is no lengthener, and every later merge has a piece of two letters or more on one side.
+A form is a sequence of letters and marks, one token each; a space before it is a token of its own. Words of prompts
+are whole tokens. Both hold at once because no merge joins two letters that can stand side by side in a vocalised form:
+there every letter carries a mark, except a last one and the lengtheners ا و ي آ. So the first merge of each word starts
+from a letter that is no lengthener, and every later merge has a piece of two letters or more on one side.
 """
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -59,7 +60,7 @@ def _add_word(merges: list[tuple[str, str]], word: str) -> None:
     for text in (word, " " + word):
         pieces = _pieces(spelled(text), merges)
         while len(pieces) > 1:
-            pairs = list(zip(pieces, pieces[1:], strict=False))
+            pairs = list(itertools.pairwise(pieces))
             at = next(place for place, pair in enumerate(pairs) if not _in_forms(*pair))
             merges.append(pairs[at])
             pieces[at : at + 2] = ["".join(pairs[at])]
@@ -76,7 +77,7 @@ def _pieces(text: str, merges: list[tuple[str, str]]) -> list[str]:
     rank = {pair: n for n, pair in enumerate(merges)}
     pieces = list(text)
     while True:
-        places = [(rank[pair], at) for at, pair in enumerate(zip(pieces, pieces[1:], strict=False)) if pair in rank]
+        places = [(rank[pair], at) for at, pair in enumerate(itertools.pairwise(pieces)) if pair in rank]
         if not places:
             return pieces
         at = min(places)[1]
