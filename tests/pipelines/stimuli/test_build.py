@@ -58,6 +58,17 @@ def test_the_main_job_has_one_finding_and_it_is_meant(roots):
     assert [finding.code for finding in find(found.stimuli)] == ["same_ending"]
 
 
+def test_another_model_takes_one_line(roots, tmp_path):
+    lines = ROOTS.read_text(encoding="utf-8").splitlines()
+    (at,) = [i for i, line in enumerate(lines) if line.startswith("model:")]
+    lines[at] = "model: {path: /data/other.gguf}"
+    path = tmp_path / "roots.yaml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    other = load_config(path)
+    assert other.model.path == "/data/other.gguf"
+    assert build_stimuli(other) == build_stimuli(roots)
+
+
 def test_building_twice_gives_the_same(roots):
     assert build_stimuli(roots) == build_stimuli(load_config(ROOTS))
 
