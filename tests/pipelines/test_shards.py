@@ -28,28 +28,11 @@ from pipelines import placing, shards
 from pipelines.content import hash_file
 from pipelines.errors import RunError
 from pipelines.parts import part_path
-from pipelines.rows import CaptureRows, GenerationRow
+from pipelines.rows import GenerationRow
 from tests.foundry.fake_run import CAPTURES, capture_rows, generation_row, make_run, make_samples
+from tests.foundry.plain_rows import WRITE, rows_of, write
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITE: dict[str, Any] = {"sample_start": 0, "sample_end": 10_000, "metadata": {"ember.input_hash": "abc"}}
-
-
-def rows_of(
-    n: int, width: int = 8, *, layers: tuple[int, ...] = (0, 1), name: str = "last", site: str = "after_layer"
-) -> CaptureRows:
-    """A capture of one row per sample."""
-    fixed = lambda value: np.full(n, value, np.int32)  # noqa: E731
-    values = np.random.default_rng(n).normal(size=(len(layers), n, width)).astype(np.float32)
-    ids = [f"s{i}" for i in range(n)]
-    return CaptureRows(
-        name, site, layers, np.arange(n, dtype=np.int32), ids, fixed(-1), fixed(3), fixed(5), fixed(-1),
-        np.zeros(n, np.bool_), values,
-    )  # fmt: skip
-
-
-def write(run_dir: Path, *captures: CaptureRows, unit: int | str = 0, attempt: str = "a0", **more: Any) -> Any:
-    return shards.write_activations(run_dir, unit, attempt, captures or (rows_of(5),), **(WRITE | more))
 
 
 def everything_in(folder: Path) -> list[str]:
@@ -319,10 +302,10 @@ def test_float16_reads_in_all_four_readers(tmp_path: Path) -> None:
 def test_bytes_do_not_depend_on_process_attempt_order_or_place(tmp_path: Path) -> None:
     first = write(tmp_path / "a", rows_of(40))
     script = f"""
-import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests/pipelines")!r}]
+import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from dataclasses import replace
-from test_shards import write, rows_of
+from tests.foundry.plain_rows import rows_of, write
 c = rows_of(40)
 names = "sample_index step position token_id produced_id is_special".split()
 back = dict((name, getattr(c, name)[::-1].copy()) for name in names)
@@ -435,9 +418,9 @@ def test_a_disk_that_refuses_is_one_clear_message(
 def test_a_full_file_system_says_what_is_needed(tmp_path: Path) -> None:
     """P11, on a real file system of 1 MB; then space is made and the same write succeeds."""
     script = f"""
-import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests/pipelines")!r}]
+import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from test_shards import write, rows_of, everything_in
+from tests.foundry.plain_rows import rows_of, write
 from pipelines.errors import RunError
 disk = Path(sys.argv[1])
 (disk / "ballast").write_bytes(bytes(900_000))
@@ -445,7 +428,7 @@ try:
     write(disk / "run", rows_of(500, 128))
 except RunError as error:
     print(error)
-print(everything_in(disk))
+print([str(path.relative_to(disk)) for path in disk.rglob("*") if path.is_file()])
 (disk / "ballast").unlink()
 print(write(disk / "run", rows_of(500, 128)).rows)
 """
@@ -464,9 +447,9 @@ print(write(disk / "run", rows_of(500, 128)).rows)
 
 def test_a_file_larger_than_allowed_is_refused_cleanly(tmp_path: Path) -> None:
     script = f"""
-import resource, signal, sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests/pipelines")!r}]
+import resource, signal, sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from test_shards import write, rows_of
+from tests.foundry.plain_rows import rows_of, write
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 write(Path({str(tmp_path)!r}), rows_of(500, 128))
@@ -479,9 +462,9 @@ write(Path({str(tmp_path)!r}), rows_of(500, 128))
 
 def test_an_unwritable_directory_is_refused() -> None:
     script = f"""
-import os, sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests/pipelines")!r}]
+import os, sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from test_shards import write
+from tests.foundry.plain_rows import write
 if os.getuid() == 0:
     os.setuid(65534)
 write(Path(sys.argv[1]))
@@ -519,9 +502,9 @@ def test_an_attempt_cannot_leave_its_directory(tmp_path: Path) -> None:
 def test_killed_at_any_moment_final_names_hold_only_whole_files(tmp_path: Path) -> None:
     """P09: SIGKILL at random moments of writing; then everything is done again over what was left."""
     script = f"""
-import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests/pipelines")!r}]
+import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from test_shards import write, rows_of
+from tests.foundry.plain_rows import rows_of, write
 print("ready", flush=True)
 for unit in range(1000):
     write(Path(sys.argv[1]), rows_of(200 + unit % 7, 64), unit=unit, attempt=f"{{sys.argv[2]}}-{{unit}}")
