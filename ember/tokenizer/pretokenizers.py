@@ -3,29 +3,20 @@
 Names and patterns follow llama.cpp (src/llama-vocab.cpp): a name is here only if that program cuts with the same
 pattern, merges by the same rule and has no further rule for it; the recordings in the tests check each against it.
 
-What is a letter or a number follows Unicode 15.1 as llama.cpp's tables do, not the version that the regex engine of the
-`tokenizers` package happens to carry: characters that Unicode 16 added are taken out of its classes. All other
-characters agree, every code point having been compared.
+`unicode_classes` says what is a letter or a number, not the regex engine, whose tables change with its version.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from ember.errors import UnsupportedError
+from ember.tokenizer.unicode_classes import LETTERS, NUMBERS
 
-UNICODE_VERSION: Final = "15.1"
-_NEWER: Final = (
-    "1C89-1C8A A7CB-A7CD A7DA-A7DC 105C0-105F3 10D40-10D65 10D6F-10D85 10EC2-10EC4 11380-11389 1138B-1138B 1138E-1138E "
-    "11390-113B5 113B7-113B7 113D1-113D1 113D3-113D3 116D0-116E3 11BC0-11BE0 11BF0-11BF9 13460-143FA 16100-1611D "
-    "16130-16139 16D40-16D6C 16D70-16D79 18CFF-18CFF 1CCF0-1CCF9 1E5D0-1E5ED 1E5F0-1E5FA"
-)
-"""Letters and numbers new in Unicode 16."""
-_NEW: Final = "".join(rf"\x{{{first}}}-\x{{{last}}}" for first, last in (one.split("-") for one in _NEWER.split()))
-LETTER: Final = rf"[\p{{L}}&&[^{_NEW}]]"
-NUMBER: Final = rf"[\p{{N}}&&[^{_NEW}]]"
-_MARK: Final = rf"[[^\s\p{{L}}\p{{N}}]{_NEW}]"
+LETTER: Final = f"[{LETTERS}]"
+NUMBER: Final = f"[{NUMBERS}]"
+_MARK: Final = rf"[^\s{LETTERS}{NUMBERS}]"
 """Neither white space nor letter nor number: punctuation, symbols, and vowel signs, which are no letters to Unicode."""
-_LEAD: Final = rf"[[^\r\n\p{{L}}\p{{N}}]{_NEW}]"
+_LEAD: Final = rf"[^\r\n{LETTERS}{NUMBERS}]"
 """The one character that may be joined to the letters after it: a space, a quote, a vowel sign."""
 
 _GPT2: Final = rf"'s|'t|'re|'ve|'m|'ll|'d| ?{LETTER}+| ?{NUMBER}+| ?{_MARK}+|\s+(?!\S)|\s+"

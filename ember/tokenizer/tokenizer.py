@@ -14,8 +14,9 @@ from ember.errors import InputError, TokenizerError
 from ember.tokenizer.alphabet import spelled_bytes
 from ember.tokenizer.encoding import Encoding, utf8
 from ember.tokenizer.oddities import oddities
-from ember.tokenizer.pretokenizers import UNICODE_VERSION, PreTokenizer
+from ember.tokenizer.pretokenizers import PreTokenizer
 from ember.tokenizer.spellings import Piece, Spellings
+from ember.tokenizer.unicode_classes import UNICODE_VERSION
 from ember.tokenizer.vocabulary import Bos, BosRule, TokenType, Vocabulary
 
 if TYPE_CHECKING:

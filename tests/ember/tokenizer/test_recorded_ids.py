@@ -104,6 +104,7 @@ def test_every_alias_is_cut_as_llama_cpp_cuts_it(read_json: Callable[[str], Any]
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "pattern"), [("letter", LETTER), ("number", NUMBER), ("space", r"\s")])
 def test_every_code_point_is_classed_as_in_llama_cpp(read_json: Callable[[str], Any], kind: str, pattern: str) -> None:
+    """T24: whatever Unicode version the installed `tokenizers` knows."""
     points = [point for point in range(0x110000) if not 0xD800 <= point < 0xE000]
     left = Split(Regex(f"{pattern}+"), "removed").pre_tokenize_str("".join(map(chr, points)))
     matched = set(points)
