@@ -1,7 +1,9 @@
 """Reports from the field (section Tokenization), each with the right value. Ids are those of SmolLM2 unless said."""
 
+import json
 import unicodedata
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +232,21 @@ def test_t22_empty_text(tiny_of: TinyOf, pre: str) -> None:
 def test_t22_smollm2(smollm: Tokenizer) -> None:
     assert smollm.encode("").ids == []
     assert len(smollm.encode(" ").ids) == 1
+
+
+def test_t23_another_vocabulary_of_the_same_size_has_another_hash(load: Load) -> None:
+    one, other = (byte_level(["a b"], extras=[(name, CONTROL)]) for name in ("<|im_end|>", "<|eot_id|>"))
+
+    assert load(one).vocab_size == load(other).vocab_size
+    assert load(one).record()["sha256"] != load(other).record()["sha256"]
+
+
+def test_t24_the_record_says_what_decides_ids(tiny_of: TinyOf) -> None:
+    record = tiny_of("smollm").record()
+
+    assert record["tokenizers_version"] == version("tokenizers")
+    assert (record["unicode"], record["pre"], record["model"]) == ("15.1", "smollm", "gpt2")
+    assert json.loads(json.dumps(record)) == record
 
 
 @pytest.mark.realmodel
