@@ -8,6 +8,7 @@ Needs no model and no engine.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ class Run:
         out = np.empty((sum(pick.rows for pick in picks), chosen.width), np.float32)
         row = 0
         for pick in picks:
-            with tables.open_part(pick.path) as part:
+            with _undamaged(pick.path), tables.open_part(pick.path) as part:
                 found = tables.read_group(part, pick.group, [tables.VALUES])
                 tables.fill(out[row : row + pick.rows], found, pick.keep)
             row += pick.rows
@@ -97,16 +98,11 @@ class Run:
     ) -> tables.Table:
         """Return the columns beside the vectors as an Arrow table, row for row with `matrix` of the same arguments."""
         chosen, number = self._select(site, layer, capture)
-        found = [
-            table if pick.keep is None else table.filter(numbers(pick.keep))
-            for pick in self._picks(chosen, number, step)
-            for table in tables.read_groups(pick.path, tables.INDEX_COLUMNS, [pick.group])
-        ]
-        return tables.joined(found, tables.index_schema())
+        return tables.joined([_rows(pick) for pick in self._picks(chosen, number, step)], tables.index_schema())
 
     def _table(self, name: str, schema: Any) -> tables.Table:
-        parts = self.manifest.parts_of(name)
-        return tables.read_table([confined(self.directory, part) for part in parts], schema)
+        paths = [confined(self.directory, part) for part in self.manifest.parts_of(name)]
+        return tables.joined([group for path in paths for group in _groups(path)], schema)
 
     def _named(self, site: str, capture: str | None) -> list[CaptureRecord]:
         found = [c for c in self.captures if c.site == site and capture in (None, c.name)]
@@ -133,19 +129,19 @@ class Run:
             return NO_LAYER
         if layer is None:
             raise InputError(f"site {site} needs `layer`; this run has {self._offer()}")
-        return layer + int(self.manifest.origin.model["n_layers"]) if layer < 0 else layer
+        return layer + int(self.manifest.origin.model.get("n_layers", 0)) if layer < 0 else layer
 
     def _picks(self, capture: CaptureRecord, layer: int, step: int | None) -> Iterator[_Pick]:
+        begin = 0
         for record in self.manifest.parts_of(capture.table):
             path = confined(self.directory, record)
-            with tables.open_part(path) as part:
-                if tables.width_of(part) != capture.width:
-                    raise RunError(
-                        f"{record.path} is not the file that the manifest describes; see `ember pipeline verify`"
-                    )
-                for group in tables.groups_of(part):
-                    if (group.capture, group.site, group.layer) == (capture.name, capture.site, layer):
-                        yield _pick(path, part, group, step)
+            with _undamaged(path), tables.open_part(path) as part:
+                if (width := tables.width_of(part)) != capture.width:
+                    raise ValueError(f"its rows have {width} numbers, the manifest says {capture.width}")
+                found = tables.find_groups(part, (capture.name, capture.site, layer), begin)
+                begin = found[0].index if found else begin
+                picks = [_pick(path, part, group, step) for group in found]
+            yield from picks
 
     def _offer(self) -> str:
         return "; ".join(f"{c.name!r}: {c.site}, {_layers(c.layers)}, {c.position}" for c in self.captures) or "nothing"
@@ -175,6 +171,27 @@ def load(run_dir: str | Path, *, verify: bool = False, partial: bool = False) ->
             "Run it again to retry them, or read the others with load(..., partial=True)"
         )
     return Run(directory, manifest)
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except tables.DAMAGE as error:
+        raise RunError(
+            f"{path} cannot be read as a part of this run ({error}); `ember pipeline verify` lists all that is wrong"
+        ) from error
+
+
+def _groups(path: Path) -> list[tables.Table]:
+    with _undamaged(path):
+        return list(tables.read_groups(path))
+
+
+def _rows(pick: _Pick) -> tables.Table:
+    with _undamaged(pick.path), tables.open_part(pick.path) as part:
+        table = tables.read_group(part, pick.group, tables.INDEX_COLUMNS).replace_schema_metadata(None)
+        return table if pick.keep is None else table.filter(numbers(pick.keep))
 
 
 def _pick(path: Path, part: Any, group: tables.Group, step: int | None) -> _Pick:

@@ -10,6 +10,7 @@ columns and types as any other. Only a label that a stimulus does not have is nu
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,14 +124,11 @@ def schema_and_count(path: Path) -> tuple[Any, dict[str, str], int]:
         return schema.remove_metadata(), metadata, part.metadata.num_rows
 
 
-def read_groups(
-    path: Path, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
-) -> Iterator[Table]:
-    """Row groups of a file (all, or those given), one after the other, as Arrow tables without metadata."""
+def read_groups(path: Path) -> Iterator[Table]:
+    """Row groups of a file, one after the other, as Arrow tables without metadata."""
     with open_part(path) as part:
-        for i in range(part.num_row_groups) if groups is None else groups:
-            table = part.read_row_group(i, columns=None if columns is None else list(columns))
-            yield table.replace_schema_metadata(None)
+        for i in range(part.num_row_groups):
+            yield part.read_row_group(i).replace_schema_metadata(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,25 +137,32 @@ class Group:
 
     index: int
     rows: int
-    capture: str
-    site: str
-    layer: int
+    key: tuple[str, str, int]
+    """Capture, site and layer."""
     only_step: int | None
     """The step of all its rows; None if they differ."""
 
 
-def groups_of(part: Any) -> list[Group]:
-    """Row groups of an open part, told by the statistics in its footer; raises ValueError where they are missing."""
-    groups = []
-    for i in range(part.num_row_groups):
-        group = part.metadata.row_group(i)
-        columns = [group.column(c) for c in range(group.num_columns)]
-        bounds = {column.path_in_schema: column.statistics for column in columns}
-        capture, site, layer = (_only(bounds, name, i) for name in ("capture", "site", "layer"))
-        steps = bounds["step"]
-        only = int(steps.min) if steps and steps.has_min_max and steps.min == steps.max else None
-        groups.append(Group(i, group.num_rows, str(capture), str(site), int(layer), only))
-    return groups
+def find_groups(part: Any, key: tuple[str, str, int], hint: int = 0) -> list[Group]:
+    """Row groups of an open part that hold capture, site and layer `key`; they stand one after the other.
+
+    Told by the statistics in the footer. `hint` is where they begin in another part of the run, most often the same
+    place: looking through all groups of a large footer takes longer than reading one. Raises ValueError where a row
+    group is not of one capture, site and layer.
+    """
+    count = part.num_row_groups
+    begins = hint < count and group_at(part, hint).key == key and (hint == 0 or group_at(part, hint - 1).key != key)
+    start = hint if begins else next((i for i in range(count) if group_at(part, i).key == key), count)
+    return list(takewhile(lambda group: group.key == key, (group_at(part, i) for i in range(start, count))))
+
+
+def group_at(part: Any, index: int) -> Group:
+    """Describe a row group of an open part."""
+    metadata = part.metadata.row_group(index)
+    capture, site, layer = (_only(metadata, name, index) for name in ("capture", "site", "layer"))
+    steps = _bounds(metadata, "step")
+    only = steps[0] if steps and steps[0] == steps[1] else None
+    return Group(index, metadata.num_rows, (str(capture), str(site), int(layer)), only)
 
 
 def width_of(part: Any) -> int:
@@ -165,13 +170,19 @@ def width_of(part: Any) -> int:
     return int(part.schema_arrow.field(VALUES).type.list_size)
 
 
-def _only(bounds: dict[str, Any], name: str, group: int) -> Any:
-    found = bounds.get(name)
-    if found is None or not found.has_min_max or found.min != found.max:
-        raise ValueError(
-            f"row group {group} is not of one {name}; Ember writes one row group per capture, site and layer"
-        )
-    return found.min
+def _only(metadata: Any, name: str, group: int) -> Any:
+    found = _bounds(metadata, name)
+    if found is None or found[0] != found[1]:
+        raise ValueError(f"row group {group} is not of one {name}, as every one that Ember writes")
+    return found[0]
+
+
+def _bounds(metadata: Any, name: str) -> tuple[Any, Any] | None:
+    # Leaf columns stand in the order of the schema, whose only nested column is the last.
+    column = metadata.column(INDEX_COLUMNS.index(name))
+    if column.path_in_schema != name or not column.is_stats_set or not column.statistics.has_min_max:
+        return None
+    return column.statistics.min, column.statistics.max
 
 
 def read_group(part: Any, group: int, columns: Sequence[str]) -> Table:
@@ -221,8 +232,3 @@ def same_texts(texts: Any, reference: Any, rows: NDArray[Any]) -> bool:
 def joined(found: Sequence[Table], schema: Any) -> Table:
     """Return tables as one; `schema` is that of none at all."""
     return pa.concat_tables(found) if found else schema.empty_table()
-
-
-def read_table(paths: Sequence[Path], schema: Any = None) -> Table:
-    """Return several parts as one table without metadata, in the given order; `schema` is that of none at all."""
-    return joined([group for path in paths for group in read_groups(path)], schema)

@@ -170,7 +170,7 @@ class _Checker:
             yield from capture_problems(part, rows, self._manifest)
 
     def _take_stimuli(self, path: Path) -> Iterator[str]:
-        table = tables.read_table([path], tables.stimuli_schema(()))
+        table = tables.joined(list(tables.read_groups(path)), tables.stimuli_schema(()))
         if table.num_rows == self._manifest.samples:
             self._stimuli = Stimuli.of(table)
             yield from stimuli_problems(table, self._manifest)

@@ -17,7 +17,7 @@ import pytest
 
 import pipelines
 from ember.errors import InputError
-from pipelines import shards
+from pipelines import shards, tables
 from pipelines.errors import RunError, VerifyError
 from pipelines.manifest import CaptureRecord
 from pipelines.reading import Run, load
@@ -371,3 +371,46 @@ print([name for name in ("pandas", "polars", "duckdb") if name in sys.modules])
 """
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("hint", [0, 1, 2, 5, 99])
+def test_a_wrong_hint_finds_the_same_groups(made: FakeRun, hint: int) -> None:
+    with tables.open_part(made.directory / "activations/part-00001.parquet") as part:
+        found = tables.find_groups(part, ("every", "after_layer", 2), hint)
+        assert [(group.index, group.rows) for group in found] == [(5, sum(len(s.tokens) for s in made.samples[4:7]))]
+        assert tables.find_groups(part, ("every", "after_layer", 3), hint) == []
+
+
+def test_parts_whose_groups_stand_elsewhere_are_read_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part without rows of one capture, or with groups that were cut, moves the groups of the others."""
+    made = make_run(tmp_path, units=(3, 3, 3), captures=CAPTURES[:3])
+    monkeypatch.setattr(shards, "GROUP_BYTES", 150)
+    rows = [capture_rows(record, made.samples[3:6]) for record in CAPTURES[:3]]
+    path = tmp_path / "activations/part-00001.parquet"
+    path.unlink()
+    part = shards.write_activations(tmp_path, 1, "b", rows, sample_start=3, sample_end=6, metadata={})
+    made.parts = [part if old.path == part.path else old for old in made.parts]
+    made.finish()
+    assert pq.read_metadata(path).num_row_groups > 7
+    found = load(tmp_path)
+    for record in CAPTURES[:3]:
+        for layer in record.layers:
+            matrix = found.matrix(site=record.site, layer=layer, capture=record.name)
+            assert np.array_equal(matrix, made.matrix(record.name, layer))
+
+
+def test_foreign_row_groups_are_refused(tmp_path: Path) -> None:
+    make_run(tmp_path, units=(3,))
+    path = tmp_path / "activations/part-00000.parquet"
+    pq.write_table(pq.read_table(path), path)
+    with pytest.raises(RunError, match=r"part-00000\.parquet.*not of one capture.*pipeline verify"):
+        load(tmp_path).matrix(site="after_layer", layer=0)
+    path.write_bytes(b"nothing")
+    with pytest.raises(RunError, match=r"part-00000\.parquet.*pipeline verify"):
+        load(tmp_path).rows(site="after_layer", layer=0)
+    path.unlink()
+    with pytest.raises(RunError, match=r"part-00000\.parquet"):
+        load(tmp_path).matrix(site="after_layer", layer=0)
+    (tmp_path / "stimuli.parquet").write_bytes(b"PAR1")
+    with pytest.raises(RunError, match=r"stimuli\.parquet"):
+        _ = load(tmp_path).stimuli
