@@ -72,23 +72,23 @@ def is_harmonic(root: str) -> bool:
     """Tell whether a root keeps apart radicals of one place of articulation.
 
     The rule after J. Greenberg, The patterning of root morphemes in Semitic (1950): neighbouring radicals of real
-    roots hardly ever share a place (lips; l n r; other coronals; k q ǧ; throat), and the first differs from the third.
-    Equal second and third radicals, which he excepts, are not made here.
+    roots hardly ever share a place (lips; l n r; other coronals; k q ǧ; throat), unless the second and third are equal,
+    and the first differs from the third.
     """
     first, second, third = radicals(root)
-    neighbours = ((first, second), (second, third))
-    return first != third and not any(_place(left) & _place(right) for left, right in neighbours)
+    return first != third and not _near(first, second) and (second == third or not _near(second, third))
 
 
-def _place(letter: str) -> frozenset[str]:
-    return frozenset(place for place in _PLACES if letter in place)
+def _near(left: str, right: str) -> bool:
+    return any(left in place and right in place for place in _PLACES)
 
 
 def nonce_roots(count: int, *, seed: int = 0, avoid: Collection[str] = (), letters: str = "C C C") -> tuple[str, ...]:
     """Invent `count` roots: harmonic, not real, not in `avoid`; the same for the same arguments, on every machine.
 
-    `letters` gives each radical's choice: C for any strong consonant, or the consonants themselves ("C wy C" makes
-    hollow ones). Raises `MorphologyError` if there are not so many.
+    `letters` gives each radical's choice: C for any strong consonant, the consonants themselves ("C wy C" makes hollow
+    roots), or, for the third, = for the second once more ("C C =" makes geminates).
+    Raises `MorphologyError` if there are not so many.
     """
     taken = {*real_roots(), *("".join(radicals(root)) for root in avoid)}
     ranked = sorted(_candidates(letters, taken), key=lambda root: hashlib.sha256(f"{seed}:{root}".encode()).digest())
@@ -98,8 +98,8 @@ def nonce_roots(count: int, *, seed: int = 0, avoid: Collection[str] = (), lette
 
 
 def _candidates(letters: str, taken: Collection[str]) -> Iterator[str]:
-    choices = [_STRONG_LETTERS if choice == "C" else choice for choice in letters.split()]
+    choices = [_STRONG_LETTERS if choice in ("C", "=") else choice for choice in letters.split()]
     for triple in product(*choices):
         root = "".join(triple)
-        if root not in taken and is_harmonic(root):
+        if (triple[1] == triple[2]) == letters.endswith("=") and root not in taken and is_harmonic(root):
             yield root

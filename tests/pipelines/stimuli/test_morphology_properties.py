@@ -111,11 +111,12 @@ def test_invented_roots_are_harmonic_new_and_repeatable() -> None:
     assert all(is_harmonic(root) and root_class(root) == "strong" for root in roots)
     assert roots != nonce_roots(50, seed=4)
     assert {root_class(root) for root in nonce_roots(20, letters="C wy C")} == {"hollow"}
+    assert {root_class(root) for root in nonce_roots(20, letters="C C =")} == {"geminate"}
 
 
 def test_disharmonic_roots() -> None:
-    assert not any(is_harmonic(root) for root in ("bfm", "dtk", "ktk", "qkb", "ḥʿr", "lrb"))
-    assert all(is_harmonic(root) for root in ("ktb", "drs", "fǧḍ", "kzf"))
+    assert not any(is_harmonic(root) for root in ("bfm", "dtk", "ktk", "qkb", "ḥʿr", "lrb", "ddm"))
+    assert all(is_harmonic(root) for root in ("ktb", "drs", "fǧḍ", "kzf", "mdd"))
 
 
 def test_too_many_invented_roots() -> None:
