@@ -1,7 +1,10 @@
-"""The llama family in float64 and as few lines as possible: a third opinion when Ember and llama.cpp disagree."""
+"""The llama family in float64 and as few lines as possible: a third opinion when Ember and llama.cpp disagree.
+
+In float32 the same lines say how far plain rounding takes one from float64 on a given model.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 
 from tests.foundry.files import read_keys
 
-Doubles = NDArray[np.float64]
+Doubles = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,10 @@ class Float64Llama:
         reader = GGUFReader(str(path))
         weights = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}
         return cls(weights, {name.removeprefix("llama."): value for name, (_, value) in read_keys(reader).items()})
+
+    def in_float32(self) -> "Float64Llama":
+        """Give the same formulas over float32 weights: every product and sum is then rounded to float32."""
+        return replace(self, weights={name: values.astype(np.float32) for name, values in self.weights.items()})
 
     def states(self, tokens: Sequence[int]) -> dict[str, Doubles]:
         """Give every key of the goldens for all positions: [T, layers, d]; h0, result_norm and logits [T, width]."""
@@ -61,7 +68,7 @@ class Float64Llama:
         q = self._rotated(self._linear(layer, "attn_q", x).reshape(split))
         k = self._rotated(self._linear(layer, "attn_k", x).reshape(split)).repeat(heads // shared, axis=1)
         v = self._linear(layer, "attn_v", x).reshape(split).repeat(heads // shared, axis=1)
-        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(split[-1])
+        scores = np.einsum("qhd,khd->hqk", q, k) / split[-1] ** 0.5
         scores[:, np.triu(np.ones((len(x), len(x)), bool), 1)] = -np.inf
         chances = np.exp(scores - scores.max(-1, keepdims=True))
         chances /= chances.sum(-1, keepdims=True)
@@ -72,6 +79,7 @@ class Float64Llama:
         rates = self.keys["rope.freq_base"] ** (-np.arange(0, x.shape[-1], 2) / x.shape[-1])
         rates = rates / self.weights.get("rope_freqs.weight", 1.0)
         angle = (np.arange(len(x))[:, None] * rates)[:, None, :]
+        cosine, sine = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]
-        turned = [even * np.cos(angle) - odd * np.sin(angle), even * np.sin(angle) + odd * np.cos(angle)]
+        turned = [even * cosine - odd * sine, even * sine + odd * cosine]
         return np.stack(turned, axis=-1).reshape(x.shape)

@@ -19,11 +19,16 @@ def golden(recorded: Path) -> Golden:
     return Golden.read(recorded / "smollm2-135m-q4_1.npz")
 
 
-@pytest.fixture
-def model(smollm2: Path, golden: Golden, route: str) -> ember.Model:
+@pytest.fixture(scope="module")
+def recorded_model(smollm2: Path, golden: Golden) -> Path:
     if tensors_sha256(smollm2) != golden.about["tensors_sha256"]:
         pytest.skip(f"{smollm2} holds other weights than the recording")
-    return ember.open(smollm2, route=route)
+    return smollm2
+
+
+@pytest.fixture
+def model(recorded_model: Path, route: str) -> ember.Model:
+    return ember.open(recorded_model, route=route)
 
 
 def test_prompts_are_those_that_the_recording_names(smollm2: Path, golden: Golden) -> None:

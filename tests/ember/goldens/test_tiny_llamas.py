@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import ember
-from ember.tolerances import TOLERANCES
 from tests.foundry.cases import CONTEXT, TINY_CASES
 from tests.foundry.files import tensors_sha256
 from tests.foundry.goldens import SITE_OF_KEY, Golden, disagreement
@@ -48,14 +47,16 @@ def test_every_site_agrees_with_llama_cpp(
 
 @pytest.mark.parametrize("case", TINY_CASES)
 def test_every_position_agrees_with_float64(case: str, route: str, tiny: Callable[[str], Path], recorded: Path) -> None:
-    """The formulas in float64 bound all rows, not the last ones only, and are exact at position 530 too."""
+    """Over all rows Ember is no farther from float64 than twice what plain rounding to float32 is."""
     prompts = Golden.read(recorded / f"{case}.npz").prompts
     exact = Float64Llama.read(tiny(case))
+    rounded = exact.in_float32()
     captures = ember.open(tiny(case), route=route).capture(
         tokens=prompts, site=["after_attention", "after_mlp", "after_layer"], layers="all", position="all"
     )
-    states = [exact.states(prompt) for prompt in prompts]
+    states = [(exact.states(prompt), rounded.states(prompt)) for prompt in prompts]
     for key, site in list(SITE_OF_KEY.items())[:3]:
-        expected = np.concatenate([state[key] for state in states])
+        expected = np.concatenate([truth[key] for truth, _ in states])
+        bound = 2 * disagreement(np.concatenate([plain[key] for _, plain in states]), expected).max()
         worst = disagreement(captures[site], expected)
-        assert worst.max() < TOLERANCES["golden_site"].bound, (site, np.unravel_index(worst.argmax(), worst.shape))
+        assert worst.max() < bound < 5e-5, (site, np.unravel_index(worst.argmax(), worst.shape))
