@@ -1,10 +1,12 @@
 """Reading a run back, with `pipelines.load` and with readers that know nothing of Ember."""
 
+import re
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -278,43 +280,42 @@ def wanted(run: Run) -> tuple[np.ndarray, list[str], list[str]]:
     return X, stimuli["id"].to_pylist(), stimuli["label_root"].to_pylist()
 
 
-def test_pandas(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
-    run_dir = str(made.directory)
-    chosen = [("capture", "==", "last"), ("site", "==", "after_layer"), ("layer", "==", 2)]
-    rows = pd.read_parquet(f"{run_dir}/activations", filters=chosen)
-    labels = pd.read_parquet(f"{run_dir}/stimuli.parquet", columns=["sample_index", "label_root"])
-    table = rows.merge(labels, on="sample_index").sort_values("sample_index")
-    X, y = np.stack(table["activation"]), table["label_root"].tolist()
-    assert X.dtype == np.float32
-    assert np.array_equal(X, wanted[0])
-    assert table["stimulus_id"].tolist() == wanted[1]
-    assert y == wanted[2]
+def snippets(made: FakeRun) -> dict[str, str]:
+    """Python blocks of the documentation by heading, on the run at hand."""
+    page = (Path(__file__).parents[2] / "docs/how-to/read-a-run.md").read_text()
+    found: dict[str, str] = {}
+    for section in page.split("\n## ")[1:]:
+        blocks = [block.split("```")[0] for block in section.split("```python\n")[1:]]
+        found[section.splitlines()[0]] = "\n".join(blocks).replace("outputs/roots", str(made.directory))
+    return {heading: code for heading, code in found.items() if code}
 
 
-def test_polars(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
-    run_dir = str(made.directory)
-    rows = pl.scan_parquet(f"{run_dir}/activations/*.parquet").filter(capture="last", site="after_layer", layer=2)
-    labels = pl.scan_parquet(f"{run_dir}/stimuli.parquet").select("sample_index", "label_root")
-    table = rows.join(labels, on="sample_index").sort("sample_index").collect()
-    X, y = table["activation"].to_numpy(), table["label_root"].to_list()
-    assert X.dtype == np.float32
-    assert np.array_equal(X, wanted[0])
-    assert table["stimulus_id"].to_list() == wanted[1]
-    assert y == wanted[2]
+@pytest.mark.parametrize("reader", ["pandas", "polars", "DuckDB", "pyarrow"])
+def test_documented_snippets(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]], reader: str) -> None:
+    names: dict[str, Any] = {}
+    exec(snippets(made)[f"With {reader}"], names)
+    assert names["X"].dtype == np.float32
+    assert np.array_equal(names["X"], wanted[0])
+    assert names.get("y", wanted[2]) == wanted[2]
 
 
-def test_duckdb(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
-    run_dir = str(made.directory)
-    table = duckdb.sql(f"""
-        select stimulus_id, label_root, activation
-        from '{run_dir}/activations/*.parquet' join '{run_dir}/stimuli.parquet' using (sample_index)
-        where capture = 'last' and site = 'after_layer' and layer = 2 order by sample_index
-    """).to_arrow_table()
-    X = table["activation"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
-    assert X.dtype == np.float32
-    assert np.array_equal(X, wanted[0])
-    assert table["stimulus_id"].to_pylist() == wanted[1]
-    assert table["label_root"].to_pylist() == wanted[2]
+def test_documented_snippet_of_ember(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
+    names: dict[str, Any] = {}
+    exec(snippets(made)["With Ember"], names)
+    assert np.array_equal(names["X"], made.matrix("every", 2))
+    assert len(names["keys"]) == len(names["X"])
+    assert names["y"] == wanted[2]
+
+
+def test_every_snippet_is_executed(made: FakeRun) -> None:
+    assert list(snippets(made)) == ["With Ember", "With pandas", "With polars", "With DuckDB", "With pyarrow"]
+
+
+def test_documented_columns_are_those_of_the_tables() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/read-a-run.md").read_text()
+    table = page.split("| column | |")[1].split("\n\n")[0]
+    documented = [name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert documented == tables.activations_schema(4, "float32").names
 
 
 def test_duckdb_needs_a_cast_for_functions_of_arrays(
@@ -329,15 +330,6 @@ def test_duckdb_needs_a_cast_for_functions_of_arrays(
         where capture = 'last' and layer = 2 and sample_index = 1
     """).fetchall()
     assert norm == pytest.approx(float((wanted[0][1].astype(np.float64) ** 2).sum()), rel=1e-6)
-
-
-def test_pyarrow(made: FakeRun, wanted: tuple[np.ndarray, list[str], list[str]]) -> None:
-    run_dir = str(made.directory)
-    chosen = (ds.field("capture") == "last") & (ds.field("site") == "after_layer") & (ds.field("layer") == 2)
-    table = ds.dataset(f"{run_dir}/activations").to_table(filter=chosen)
-    X = table["activation"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
-    assert np.array_equal(X, wanted[0])
-    assert table["stimulus_id"].to_pylist() == wanted[1]
 
 
 def test_continuations_in_every_reader(made: FakeRun, run: Run) -> None:
