@@ -15,7 +15,18 @@ FEATURES: Final = ("avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_bf1
 
 
 def blas_record() -> list[dict[str, Any]]:
-    """Describe every BLAS in this process: library, version, kernel, threads now in force."""
+    """Describe the BLAS that NumPy calls: library, version, kernel, threads now in force.
+
+    Other libraries of a process (scipy, which numba imports) bring a BLAS of their own, listed in no fixed order; where
+    NumPy's can be told by its version it stands alone.
+    """
+    found = sorted(
+        (info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"),
+        key=lambda info: ("numpy" not in info["filepath"], info["filepath"]),
+    )
+    built: Any = np.show_config(mode="dicts")
+    wanted = built["Build Dependencies"]["blas"].get("version")
+    own = [info for info in found if info.get("version") == wanted][:1]
     return [
         {
             "library": info["internal_api"],
@@ -23,8 +34,7 @@ def blas_record() -> list[dict[str, Any]]:
             "kernel": info.get("architecture"),
             "threads": info["num_threads"],
         }
-        for info in threadpoolctl.threadpool_info()
-        if info["user_api"] == "blas"
+        for info in own or found
     ]
 
 
