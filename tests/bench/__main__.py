@@ -16,8 +16,8 @@ import numpy as np
 
 import ember
 from tests.bench.peers import machine
-from tests.bench.rounds import Contender, Timing, fastest, measure
-from tests.bench.table import as_markdown
+from tests.bench.rounds import Contender, fastest, measure
+from tests.bench.table import as_line, as_markdown
 from tests.bench.workload import rows_after_sharing, texts
 
 THREADS = 2
@@ -38,7 +38,7 @@ def main() -> None:
         "tokens": work.tokens,
         "rows_after_sharing": work.rows,
         "rounds": arguments.rounds,
-        "contenders": {label: _line(timing, work.tokens) for label, timing in timings.items()},
+        "contenders": {label: as_line(timing, work.tokens) for label, timing in timings.items()},
     }
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "extraction.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
@@ -132,15 +132,6 @@ class _Work:
 def _cosine(ours: Any, theirs: Any) -> float:
     products = (ours * theirs).sum(-1) / np.linalg.norm(ours, axis=-1) / np.linalg.norm(theirs, axis=-1)
     return float(products.min())
-
-
-def _line(timing: Timing, tokens: int) -> dict[str, Any]:
-    return {
-        "seconds": timing.seconds,
-        "median_seconds": timing.median,
-        "tokens_per_second": tokens / timing.median,
-        "about": timing.about,
-    }
 
 
 def _arguments() -> argparse.Namespace:

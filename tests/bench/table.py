@@ -2,6 +2,18 @@
 
 from typing import Any
 
+from tests.bench.rounds import Timing
+
+
+def as_line(timing: Timing, tokens: int) -> dict[str, Any]:
+    """Make the record of one contender that was to run `tokens` tokens a round."""
+    return {
+        "seconds": timing.seconds,
+        "median_seconds": timing.median,
+        "tokens_per_second": tokens / timing.median,
+        "about": timing.about,
+    }
+
 
 def as_markdown(record: dict[str, Any]) -> str:
     """Write one line a contender: seconds (least, median, most), tokens a second, how often the first one's time."""
