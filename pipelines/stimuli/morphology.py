@@ -97,6 +97,10 @@ def _check_syllables(tokens: tuple[str, ...], pattern: str) -> None:
     joined = "".join("V" if token in VOWELS else "C" for token in tokens)
     if "VV" in joined or tokens[0] in VOWELS - {"a", "i", "u"}:
         raise MorphologyError(f"pattern {pattern!r}: expected consonants between vowels and no long vowel in front")
+    if tokens[0] == "a":
+        raise MorphologyError(
+            f"pattern {pattern!r}: expected i or u where a vowel comes first; the article is not covered"
+        )
     if "CCC" in joined or joined.startswith("CC"):
         raise MorphologyError(
             f"pattern {pattern!r}: expected at most two consonants together, and one at the beginning"

@@ -79,6 +79,7 @@ REFUSALS: Final = (
             roots="ʿwz|ḥwǧ|ʿwl"),
     Refusal("hollow_form10_kept", "st[au]1.2w|sti1.2w", "form X of this root keeps its glide (اِسْتَحْوَذَ)",
             roots="ḥwḏ|ṣwb|ǧwb"),
+    Refusal("first_y_hamza", "1y2ʾ", "after its vowelless y the hamza is written in two ways (يَيْأَسُ, هَيْئَة)"),
     Refusal("defective_radiya", "^ma1.2.ū3", "the passive participle is مَرْضِيّ though the root ends in w", roots="rḍw"),
 )  # fmt: skip
 

@@ -102,7 +102,7 @@ GAPS = [
     ("ʾmm", "ʾa12a3a", "two_hamzas_apart"), ("ʾwl", "ʾa12a3a", "two_hamzas_apart"), ("rʾy", "ʾa12a3a", "root_raa"),
     ("rʾy", "ya12a3u", "root_raa"), ("ǧyʾ", "1A2i3", "hollow_hamza_participle"), ("ʿwr", "1a2i3a", "hollow_colours"),
     ("ʿwz", "ʾa12a3a", "hollow_form4_kept"), ("ḥwḏ", "ista12a3a", "hollow_form10_kept"),
-    ("rḍw", "ma12uu3", "defective_radiya"),
+    ("rḍw", "ma12uu3", "defective_radiya"), ("yʾs", "ya12a3u", "first_y_hamza"),
 ]  # fmt: skip
 
 # No stated rule covers these: usage is divided, lexical, or the pattern is not made from such roots.
