@@ -14,10 +14,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from ember.sites import NO_LAYER, SITES
 from pipelines import placing
 from pipelines.canonical import canonical_json, plain, sha256_of
 from pipelines.errors import VerifyError
@@ -29,6 +30,10 @@ SCHEMA_VERSION: Final = "ember.manifest/v1"
 MANIFEST: Final = "manifest.json"
 
 Record = dict[str, Any]
+Site = Annotated[str, Field(pattern=f"^({'|'.join(SITES)})$")]
+Layer = Annotated[int, Field(ge=NO_LAYER, le=2**15 - 1)]
+Width = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Dtype = Annotated[str, Field(pattern="^(float32|float16)$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +61,12 @@ class CaptureRecord:
     """One capture of a run."""
 
     name: str
-    site: str
-    layers: tuple[int, ...]
+    site: Site
+    layers: tuple[Layer, ...]
     """(-1,) for the logits sites."""
     position: str
     """The selector, as text."""
-    width: int
+    width: Width
     """Numbers in a row."""
 
     @property
@@ -75,7 +80,7 @@ class Origin:
     """Where the tensors came from."""
 
     name: str
-    dtype: str
+    dtype: Dtype
     """As stored: float32 or float16."""
     captures: tuple[CaptureRecord, ...]
     tensor_contract: Record
@@ -106,9 +111,9 @@ class Manifest:
     input_hash: str
     semantic_hash: str
     status: Literal["complete", "partial"]
-    schema_version: str = SCHEMA_VERSION
-    layout: str = LAYOUT
-    output_format: str = "parquet"
+    schema_version: Annotated[str, Field(pattern=f"^{SCHEMA_VERSION}$")]
+    layout: Annotated[str, Field(pattern=f"^{LAYOUT}$")]
+    output_format: Literal["parquet"]
 
     def parts_of(self, table: str) -> tuple[PartFile, ...]:
         """Parts of one table, in sample order."""
@@ -161,6 +166,9 @@ def build_manifest(
         inputs.input_hash,
         semantic_hash(inputs.input_hash, ordered, failed),
         "partial" if failed else "complete",
+        SCHEMA_VERSION,
+        LAYOUT,
+        "parquet",
     )
 
 
@@ -193,7 +201,7 @@ def read_manifest(run_dir: Path) -> Manifest:
             "Run the same `ember pipeline run CONFIG` again: it goes on where it stopped"
         )
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise VerifyError(f"{path} is not JSON ({error}); it was damaged, or edited by hand") from error
     version = found.get("schema_version") if isinstance(found, dict) else None
@@ -203,6 +211,10 @@ def read_manifest(run_dir: Path) -> Manifest:
             "read it with the version of Ember that wrote it"
         )
     return _parse(path, found)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _parse(path: Path, found: Record) -> Manifest:

@@ -83,15 +83,17 @@ class _Checker:
         self._content: dict[str, str] = {}
 
     def check_all(self) -> None:
-        stimuli = self._manifest.parts_of(STIMULI)
+        stimuli, samples = self._manifest.parts_of(STIMULI), self._manifest.samples
         if [part.path for part in stimuli] != [STIMULI_PATH]:
             self.problems.append(
                 f"the manifest must list {STIMULI_PATH} once; it lists {len(stimuli)} tables of stimuli"
             )
         for part in stimuli:
             self._check_part(part)
-        if stimuli and stimuli[0].rows != self._manifest.samples:
-            self.problems.append(f"{self._manifest.samples} samples are announced, but {stimuli[0].rows} stimuli")
+        if stimuli and (stimuli[0].rows, stimuli[0].sample_start, stimuli[0].sample_end) != (samples, 0, samples):
+            self.problems.append(
+                f"{samples} samples are announced, but {stimuli[0].rows} stimuli, or another range of them"
+            )
         for table in TABLES:
             self._check_table(table)
         for part in self._manifest.parts:
@@ -102,8 +104,10 @@ class _Checker:
 
     def _check_table(self, table: str) -> None:
         parts = self._manifest.parts_of(table)
-        wanted = any(capture.table == table for capture in self._manifest.origin.captures)
-        if self._stimuli and (parts or wanted):
+        widths = {capture.width for capture in self._manifest.origin.captures if capture.table == table}
+        if len(widths) > 1:
+            self.problems.append(f"{table}: its captures have different widths: {sorted(widths)}")
+        if self._stimuli and (parts or widths):
             self.problems += tiling_problems(table, parts, self._manifest)
         for part in parts:
             self._check_part(part)

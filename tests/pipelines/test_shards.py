@@ -331,6 +331,40 @@ def test_the_first_of_two_equal_writers_wins(tmp_path: Path) -> None:
     assert everything_in(tmp_path) == [first.path]
 
 
+def test_rivals_writing_at_once_agree_on_one_file(tmp_path: Path) -> None:
+    """P06: the same units from three processes at the same time."""
+    script = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from tests.foundry.plain_rows import rows_of, write
+captures = rows_of(30)
+print("ready", flush=True)
+sys.stdin.readline()
+for unit in range(40):
+    print(write(Path(sys.argv[1]), captures, unit=unit, attempt=f"{{sys.argv[2]}}-{{unit}}"))
+"""
+    rivals = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), str(n)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(3)
+    ]
+    for rival in rivals:
+        assert rival.stdout is not None
+        assert rival.stdout.readline() == "ready\n"
+    for rival in rivals:
+        assert rival.stdin is not None
+        rival.stdin.write("go\n")
+        rival.stdin.flush()
+    told = [rival.communicate()[0] for rival in rivals]
+    assert told[0] == told[1] == told[2]
+    assert told[0].count("PartFile") == 40
+    assert len(everything_in(tmp_path)) == 40
+
+
 def test_equal_content_in_other_bytes_counts_as_equal(tmp_path: Path) -> None:
     first = write(tmp_path)
     path = tmp_path / first.path

@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -264,7 +264,16 @@ def test_no_manifest(tmp_path: Path) -> None:
         ),
         (lambda m: m.update(samples=10**15), "1000000000000000 samples are announced, but 13 stimuli"),
         (lambda m: m.update(dtype="float16"), "not those of this layout"),
-        (lambda m: m["captures"][0].update(width=2**40), "cannot be decoded"),
+        (lambda m: m.update(dtype="float8"), "dtype: String should match pattern"),
+        (lambda m: m["captures"][0].update(width=2**40), "captures.0.width: Input should be less than or equal"),
+        (lambda m: m["captures"][0].update(width=11), "activations: its captures have different widths: [11, 12]"),
+        (lambda m: m["captures"][4].update(width=30), "not those of this layout"),
+        (lambda m: m["captures"][0].update(site="attic"), "captures.0.site: String should match pattern"),
+        (lambda m: m["captures"][0].update(layers=[2**70]), "captures.0.layers.0"),
+        (lambda m: m.update(guard={"nll": float("nan")}), "NaN is no number of JSON"),
+        (lambda m: m.update(layout="other"), "layout: String should match pattern"),
+        (lambda m: m.pop("layout"), "layout: Field required"),
+        (lambda m: m["parts"][-1].update(sample_start=3), "or another range of them"),
         (lambda m: m["parts"][0].update(rows=1), "has 60 rows, the manifest says 1"),
         (lambda m: m["parts"][0].update(content_sha256="0" * 64), "the manifest says 0000"),
         (lambda m: m["parts"][0].update(sample_end=10**15), "range of samples is not within 0 to 13"),
@@ -290,6 +299,35 @@ def test_a_manifest_that_contradicts_the_files(
     edit_manifest(run, change)
     found = problems(run)
     assert any(message in problem for problem in found), found
+
+
+JUNK = (None, True, -1, 3, 10**15, 2**70, 1.5, float("inf"), "", "../x", "last", [], {}, [1], ["a"], {"a": 1}, [[]])
+UNCHECKED = {"name", "position", "model", "tokenizer", "numerics", "validation", "guard", "splits", "tensor_contract"}
+"""What the manifest tells about the run's origin, which no file of the run could contradict."""
+
+
+def test_any_junk_in_a_manifest_is_a_problem_and_never_a_crash(run: FakeRun) -> None:
+    path = run.directory / "manifest.json"
+    text = path.read_text()
+    rng = random.Random(4)
+    for _ in range(120):
+        found = json.loads(text)
+        key, *inner = rng.choice(list(_keys(json.loads(text))))
+        at = found
+        for step in (key, *inner)[:-1]:
+            at = at[step]
+        at[(key, *inner)[-1]] = junk = rng.choice(JUNK)
+        path.write_text(json.dumps(found))
+        sound = check(run.directory).sound
+        assert not sound or found == json.loads(text) or UNCHECKED & {key, *inner}, (key, inner, junk)
+
+
+def _keys(found: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    pairs = found.items() if isinstance(found, dict) else enumerate(found) if isinstance(found, list) else ()
+    for key, value in pairs:
+        yield from _keys(value, (*path, key))
 
 
 def test_strays_beside_the_parts(run: FakeRun) -> None:
