@@ -27,6 +27,9 @@ from pipelines.rows import CaptureRows
 from tests.foundry.fake_run import CAPTURES, FakeRun, capture_rows, make_run
 
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> FakeRun:
     return make_run(tmp_path_factory.mktemp("read") / "run", units=(4, 3, 6))
@@ -183,7 +186,7 @@ def test_pipelines_offers_load(made: FakeRun) -> None:
 def test_importing_pipelines_imports_nothing_else() -> None:
     heavy = "[m for m in sys.modules if m in ('pyarrow', 'numpy', 'pydantic')]"
     script = f"import sys, pipelines; print(pipelines.__ember__, {heavy})"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert told.stdout.strip() == "0.1.0 []"
 
 
@@ -241,7 +244,7 @@ tracemalloc.start()
 found = run.matrix(site="after_layer", layer=2)
 print(found.nbytes, tracemalloc.get_traced_memory()[1], pyarrow.default_memory_pool().max_memory())
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     matrix, python, arrow = map(int, told.stdout.split())
     assert matrix == 3000 * 576 * 4
     assert python < matrix + 3_000_000
@@ -282,7 +285,7 @@ def wanted(run: Run) -> tuple[np.ndarray, list[str], list[str]]:
 
 def snippets(made: FakeRun) -> dict[str, str]:
     """Python blocks of the documentation by heading, on the run at hand."""
-    page = (Path(__file__).parents[2] / "docs/how-to/read-a-run.md").read_text()
+    page = (ROOT / "docs/how-to/read-a-run.md").read_text()
     found: dict[str, str] = {}
     for section in page.split("\n## ")[1:]:
         blocks = [block.split("```")[0] for block in section.split("```python\n")[1:]]
@@ -312,7 +315,7 @@ def test_every_snippet_is_executed(made: FakeRun) -> None:
 
 
 def test_documented_columns_are_those_of_the_tables() -> None:
-    page = (Path(__file__).parents[2] / "docs/how-to/read-a-run.md").read_text()
+    page = (ROOT / "docs/how-to/read-a-run.md").read_text()
     table = page.split("| column | |")[1].split("\n\n")[0]
     documented = [name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])]
     assert documented == tables.activations_schema(4, "float32").names
@@ -361,7 +364,7 @@ run = pipelines.load({str(tmp_path)!r}, verify=True, partial=True)
 run.matrix(site="after_layer", layer=1, capture="every"), run.rows(site="before_logits"), run.stimuli, run.generations
 print([name for name in ("pandas", "polars", "duckdb") if name in sys.modules])
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert told.stdout == "[]\n"
 
 
