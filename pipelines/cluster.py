@@ -43,6 +43,8 @@ DASK_CONFIG: Final[dict[str, Any]] = {
     "distributed.scheduler.worker-ttl": None,
     # Dask sets MALLOC_TRIM_THRESHOLD_, which costs 12-30 %, and thread numbers, which the engine sets itself.
     "distributed.nanny.pre-spawn-environ": {},
+    # Else a worker that happens to be dead some seconds after an earlier death is struck off, and not replaced.
+    "distributed.deploy.lost-worker-timeout": "100 days",
     "distributed.worker.preload": ["pipelines.worker"],
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],

@@ -18,7 +18,7 @@ from pipelines.tasks import UnitRecord, UnitTask
 GATE: Final = 0
 """The unit that the smoke guard is measured on: it runs before the others."""
 PATIENCE: Final = 10
-"""Deaths in a row, before anything has ever succeeded, after which the run itself is at fault."""
+"""Failed tries in a row, before anything has ever succeeded, after which the run itself is at fault."""
 
 MakeTask = Callable[[Attempt], UnitTask]
 
@@ -38,8 +38,8 @@ class Step:
 class Drive:
     """Drives one session.
 
-    `finished` holds the receipts of all pieces that are through, `computed` counts those of this session, `seconds` is
-    how long it has run units.
+    `finished` holds the receipts of all pieces that are through, `computed` counts those that came in this session,
+    `seconds` is how long it has run units.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Drive:
         self.seconds = 0.0
         self._run_dir, self._plan, self._schedule, self._show = run_dir, plan, schedule, show
         self._isolated = 0
-        self._deaths = 0
+        self._in_a_row = 0
         self._guarded = False
 
     def run(self, executor: Executor, make_task: MakeTask) -> None:
@@ -74,50 +74,47 @@ class Drive:
             self._check_guard()
 
     def _settle(self, outcome: Outcome) -> None:
-        piece = self._schedule.running(outcome.task.piece)
         record = outcome.record
         if record is not None and record.receipt is not None:
-            self._schedule.done(piece)
+            self._schedule.done(self._schedule.running(outcome.task.piece))
             self._note_done(record, record.receipt)
-        elif record is not None and record.fatal:
-            self._plan.source.file.check_unchanged()
+            return
+        self._plan.source.file.check_unchanged()
+        if record is None:
+            self._fail(outcome.task, outcome.cause)
+        elif record.fatal:
             raise RunError(record.error)
-        elif record is not None:
-            self._fail(outcome.task, Cause(record.kind, record.error, record.host))
         else:
-            self._plan.source.file.check_unchanged()
-            self._bury(outcome)
+            self._fail(outcome.task, Cause(record.kind, record.error, record.host))
 
     def _note_done(self, record: UnitRecord, receipt: Receipt) -> None:
-        self._deaths = 0
-        self.computed += record.computed
+        self._in_a_row = 0
+        self.computed += 1
         self.finished.append(receipt)
         event = "done" if record.computed else "found"
         journal.note(self._run_dir, event, piece=record.piece, seconds=round(record.seconds, 3), worker=record.pid)
         self._show(Step(event, record.piece, receipt, seconds=record.seconds))
 
-    def _bury(self, outcome: Outcome) -> None:
-        self._deaths += 1
-        cause = outcome.cause
-        journal.note(self._run_dir, "died", piece=outcome.task.piece, cause=cause.detail if cause else "not begun")
-        if self._deaths >= PATIENCE and not any(receipt.parts for receipt in self.finished):
-            raise RunError(
-                f"{self._deaths} workers in a row ended before anything was finished"
-                + (f"; the last: {cause.detail}" if cause else "")
-                + ". That is hardly the prompts' fault: see run.memory_per_worker and engine.unit_rows, or try --serial"
-            )
-        if cause is None:
-            self._schedule.put_back(self._schedule.running(outcome.task.piece))
-        else:
-            self._fail(outcome.task, cause)
-
-    def _fail(self, task: UnitTask, cause: Cause) -> None:
-        event = self._schedule.failed(self._schedule.running(task.piece), cause)
-        journal.note(self._run_dir, event, piece=task.piece, kind=cause.kind, cause=cause.detail)
-        self._show(Step(event, task.piece, detail=cause.detail))
+    def _fail(self, task: UnitTask, cause: Cause | None) -> None:
+        """Apply the rule to a failed try; without a cause its worker ended before it had begun."""
+        piece = self._schedule.running(task.piece)
+        event = self._schedule.failed(piece, cause) if cause else self._schedule.put_back(piece)
+        told = cause.detail if cause else "the worker ended before it had begun this"
+        journal.note(self._run_dir, event, piece=task.piece, kind=cause.kind if cause else "", cause=told)
+        self._check_patience(told)
+        if cause:
+            self._show(Step(event, task.piece, detail=told))
         for isolated in self._schedule.isolated[self._isolated :]:
             self._isolated += 1
             self.finished.append(self._commit(isolated, task))
+
+    def _check_patience(self, told: str) -> None:
+        self._in_a_row += 1
+        if self._in_a_row >= PATIENCE and not any(receipt.parts for receipt in self.finished):
+            raise RunError(
+                f"{self._in_a_row} tries in a row failed before anything was finished; the last: {told}. That is "
+                "hardly the prompts' fault: see run.memory_per_worker and engine.unit_rows, or try --serial"
+            )
 
     def _commit(self, isolated: Isolated, task: UnitTask) -> Receipt:
         piece, cause = isolated.piece, isolated.cause

@@ -83,10 +83,11 @@ class Schedule:
         """Note that a piece has its receipt."""
         del self._running[piece.name]
 
-    def put_back(self, piece: Piece) -> None:
+    def put_back(self, piece: Piece) -> Literal["retry"]:
         """Return a piece whose worker died before it had started: that counts as no try."""
         attempt = self._running.pop(piece.name)
         self._source(piece).appendleft(Attempt(piece, attempt.number + 1, attempt.avoid))
+        return "retry"
 
     def failed(self, piece: Piece, cause: Cause) -> Literal["retry", "split", "isolated"]:
         """Apply the rule to a piece whose try failed of `cause`, and say which part of it applied."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from ember import __version__
 from ember.work import CaptureWork
-from pipelines import journal, worker
+from pipelines import journal, placing, worker
 from pipelines.canonical import canonical_json
 from pipelines.crew import Crew, plan_crew
 from pipelines.drive import GATE, Drive
@@ -118,6 +118,9 @@ class Session:
         drive = Drive(self._run_dir, job.plan, job.standing.kept, schedule, self._reporter.step)
         with self._timed(job, crew, drive):
             self._drive(job, crew, drive, unit_file)
+            if not self._options.foreign:
+                # What dead workers left; workers of a foreign cluster may still be writing.
+                placing.clear_staging(self._run_dir)
             job.plan.source.file.check_unchanged()
             manifest = write_outcome(
                 self._run_dir, job.plan, job.identity, job.engine, stimuli, outermost(drive.finished)

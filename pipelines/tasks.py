@@ -92,11 +92,8 @@ class UnitRecord:
 
 
 def deciding_numerics(numerics: dict[str, Any]) -> dict[str, Any]:
-    """Take what decides bits out of a numerics record.
-
-    NumPy's BLAS is the first that a process loads; others come with libraries that a user's script happens to import.
-    """
+    """Take what decides bits out of a numerics record: the same for all sessions and workers of a run."""
     told: dict[str, Any] = plain(numerics)
-    told["blas"] = [{k: v for k, v in blas.items() if k != "threads"} for blas in told.get("blas", [])[:1]]
+    told["blas"] = [{k: v for k, v in blas.items() if k != "threads"} for blas in told.get("blas", [])]
     told["versions"] = {k: v for k, v in told.get("versions", {}).items() if k != "python"}
     return told
