@@ -26,7 +26,6 @@ from pipelines.reading import Run, load
 from pipelines.rows import CaptureRows
 from tests.foundry.fake_run import CAPTURES, FakeRun, capture_rows, make_run
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
