@@ -41,7 +41,7 @@ class LazyGroup(click.Group):
             module, attribute = VERBS[name][0].split(":")
             return _as_command(getattr(importlib.import_module(module), attribute))
         plugin = _plugins().get(name)
-        return _as_command(plugin.load()) if plugin else None
+        return _as_command(_loaded(plugin)) if plugin else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of verbs from the table, without importing any."""
@@ -53,6 +53,18 @@ class LazyGroup(click.Group):
 
 def _plugins() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group="ember.commands")}
+
+
+def _loaded(plugin: EntryPoint) -> Any:
+    """Import a command of another package; `pipelines` is a name that others use too."""
+    package = importlib.import_module(plugin.module.partition(".")[0])
+    if not hasattr(package, "__ember__"):
+        found = getattr(package, "__file__", None) or list(package.__path__)
+        raise EmberError(
+            f"`ember {plugin.name}` needs Ember's own package {package.__name__!r}, but Python found another one at "
+            f"{found}; run from another directory, or take the other one off PYTHONPATH"
+        )
+    return plugin.load()
 
 
 def _as_command(found: Any) -> click.Command:
