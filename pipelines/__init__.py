@@ -1,5 +1,6 @@
 """The factory: from a configuration to stimuli, units on Dask workers, Parquet tables and a manifest.
 
+    pipelines.run("configs/roots.yaml")
     X = pipelines.load("outputs/roots").matrix(site="after_layer", layer=7)     # [stimuli, hidden] float32
 
 Importing this package imports nothing else; every name below is fetched when first used.
@@ -11,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pipelines.reading import Run as Run
     from pipelines.reading import load as load
+    from pipelines.running import run as run
 
 __ember__: Final = "0.1.0"
 """Marks this package as Ember's: others are called `pipelines` too, and `ember.commands` checks for it."""
 
-__all__ = ["Run", "load"]
+__all__ = ["Run", "load", "run"]
 
 _HOME: Final = {
     "Run": "pipelines.reading:Run",
     "load": "pipelines.reading:load",
+    "run": "pipelines.running:run",
 }
 
 

@@ -30,7 +30,7 @@ def run(config: str, workers: int | None, scheduler: str | None, serial: bool, a
     """
     from pipelines.config import load_configs
     from pipelines.progress import make_reporter
-    from pipelines.run import run as run_config
+    from pipelines.running import run as run_config
 
     signal.signal(signal.SIGTERM, _interrupt)
     status = 0

@@ -21,8 +21,7 @@ FAULTY = "tests.faults.engines:open_faulty"
 DRIVER = """
 import sys
 from pipelines.cli.run import run
-from pipelines import session, run as module
-import pipelines.tasks
+from pipelines import running as module
 if {opener!r}:
     original = module.run
     module.run = lambda *a, **k: original(*a, **k, opener={opener!r})

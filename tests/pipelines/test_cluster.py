@@ -11,7 +11,7 @@ import pytest
 from distributed import LocalCluster
 
 from pipelines import cluster
-from pipelines.run import run
+from pipelines.running import run
 from tests.faults.rig import make_config, manifest, passes, passes_after_receipt, prompts, run_cli, tables, write_config
 
 CAPTURES = {

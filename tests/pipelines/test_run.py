@@ -10,7 +10,7 @@ from ember.errors import GuardError
 from pipelines.drive import Step
 from pipelines.errors import IdentityError
 from pipelines.progress import Silent
-from pipelines.run import run
+from pipelines.running import run
 from pipelines.verify import verify
 from tests.faults.rig import failures, make_config, manifest, passes, prompts, tables
 from tests.foundry.tiny import tiny_llama
