@@ -60,14 +60,14 @@ DEATH_WAIT: Final = 3.0
 class DaskExecutor:
     """Submits tasks to a Dask cluster and turns dead workers into outcomes with a cause."""
 
-    def __init__(self, client: Any, run_dir: Path, memory_limit: int, workers: int) -> None:
+    def __init__(self, client: Any, run_dir: Path, watchdog: Watchdog, workers: int) -> None:
         self._client = client
         self._run_dir = run_dir
         self._finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tasks: dict[str, tuple[UnitTask, Any]] = {}
         self._run = uuid.uuid4().hex[:8]
         self.workers = workers
-        client.register_plugin(Watchdog(str(run_dir), memory_limit))
+        client.register_plugin(watchdog)
 
     def __enter__(self) -> Self:
         return self

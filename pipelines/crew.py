@@ -24,6 +24,8 @@ class Crew:
     """What the plan says a worker takes while weights are decoded layer by layer."""
     limit: int
     """Private bytes after which the watchdog ends a worker."""
+    seconds_per_unit: float | None
+    """Time after which it ends a worker that is still at one unit; None: never."""
     resources: Resources
 
     @property
@@ -50,4 +52,4 @@ def plan_crew(plan: Plan, open_units: int, workers: int | None = None, *, foreig
         limit = max(FOREIGN_FLOOR, 2 * need.total)
     else:
         limit = max(int(SHARE * resources.memory / count), need.total)
-    return Crew(count, why, need, limit, resources)
+    return Crew(count, why, need, limit, settings.seconds_per_unit, resources)

@@ -101,19 +101,20 @@ class Drive:
         event = self._schedule.failed(piece, cause) if cause else self._schedule.put_back(piece)
         told = cause.detail if cause else "the worker ended before it had begun this"
         journal.note(self._run_dir, event, piece=task.piece, kind=cause.kind if cause else "", cause=told)
-        self._check_patience(told)
+        self._check_patience(cause.kind if cause else "", told)
         if cause:
             self._show(Step(event, task.piece, detail=told))
         for isolated in self._schedule.isolated[self._isolated :]:
             self._isolated += 1
             self.finished.append(self._commit(isolated, task))
 
-    def _check_patience(self, told: str) -> None:
+    def _check_patience(self, kind: str, told: str) -> None:
         self._in_a_row += 1
         if self._in_a_row >= PATIENCE and not any(receipt.parts for receipt in self.finished):
+            advice = "lower engine.unit_rows or raise run.memory_per_worker" if kind == "memory" else "try --serial"
             raise RunError(
-                f"{self._in_a_row} tries in a row failed before anything was finished; the last: {told}. That is "
-                "hardly the prompts' fault: see run.memory_per_worker and engine.unit_rows, or try --serial"
+                f"{self._in_a_row} tries in a row failed before anything was finished; the last: {told}. "
+                f"That is hardly the prompts' fault: {advice}"
             )
 
     def _commit(self, isolated: Isolated, task: UnitTask) -> Receipt:

@@ -202,6 +202,7 @@ class Session:
                 yield serial
             return
         from pipelines import cluster
+        from pipelines.watchdog import Watchdog
 
         start = (
             cluster.connect(self._options.cluster or self._options.scheduler)
@@ -209,8 +210,9 @@ class Session:
             else cluster.local_cluster(min(crew.workers, units))
         )
         with start as client:
-            count = cluster.worker_total(client)
-            with cluster.DaskExecutor(client, self._run_dir.absolute(), crew.limit, count) as executor:
+            run_dir, count = self._run_dir.absolute(), cluster.worker_total(client)
+            watchdog = Watchdog(str(run_dir), crew.limit, crew.seconds_per_unit)
+            with cluster.DaskExecutor(client, run_dir, watchdog, count) as executor:
                 yield executor
 
     @contextmanager

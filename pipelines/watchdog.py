@@ -11,12 +11,14 @@ import os
 import signal
 import socket
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from distributed.diagnostics.plugin import NannyPlugin
 
+from pipelines.placing import STAGING
 from pipelines.watchdog_records import Death, write_death
 
 INTERVAL: Final = 0.1
@@ -38,23 +40,32 @@ def private_bytes(pid: int) -> int | None:
     return sum(int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
 
 
+def busy_seconds(run_dir: Path, pid: int) -> float:
+    """How long a worker process of this host has been at its present try; 0 when it is at none."""
+    begun = [0.0]
+    for mark in (run_dir / STAGING).glob(f"*.{pid}.{socket.gethostname()}/mark"):
+        with suppress(OSError):
+            begun.append(time.time() - mark.stat().st_mtime)
+    return max(begun)
+
+
 class Watchdog(NannyPlugin):  # type: ignore[misc]
     """Watches the worker process of one nanny, whichever process that is at the time.
 
-    `limit` is in bytes of private memory; `run_dir` must be seen from the nanny's host.
+    `limit` is in bytes of private memory, `seconds` the time that one unit may take, None for any; `run_dir` must be
+    seen from the nanny's host.
     """
 
     name = "ember-watchdog"
 
-    def __init__(self, run_dir: str, limit: int) -> None:
-        self.run_dir = run_dir
-        self.limit = limit
+    def __init__(self, run_dir: str, limit: int, seconds: float | None = None) -> None:
+        self.run_dir, self.limit, self.seconds = run_dir, limit, seconds
         self._stop: threading.Event | None = None
 
     def setup(self, nanny: Any) -> None:
         """Start watching."""
         self._stop = threading.Event()
-        watch = _Watch(Path(self.run_dir), self.limit, nanny, self._stop)
+        watch = _Watch(Path(self.run_dir), self.limit, self.seconds, nanny, self._stop)
         threading.Thread(target=watch.run, name="ember-watchdog", daemon=True).start()
 
     def teardown(self, nanny: Any) -> None:
@@ -63,12 +74,12 @@ class Watchdog(NannyPlugin):  # type: ignore[misc]
             self._stop.set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"run_dir": self.run_dir, "limit": self.limit, "_stop": None}
+        return {"run_dir": self.run_dir, "limit": self.limit, "seconds": self.seconds, "_stop": None}
 
 
 class _Watch:
-    def __init__(self, run_dir: Path, limit: int, nanny: Any, stop: threading.Event) -> None:
-        self._run_dir, self._limit, self._nanny, self._stop = run_dir, limit, nanny, stop
+    def __init__(self, run_dir: Path, limit: int, seconds: float | None, nanny: Any, stop: threading.Event) -> None:
+        self._run_dir, self._limit, self._seconds, self._nanny, self._stop = run_dir, limit, seconds, nanny, stop
         self._ended: set[int] = set()
 
     def run(self) -> None:
@@ -89,10 +100,15 @@ class _Watch:
             return
         used = private_bytes(pid)
         if used is not None and used > self._limit:
-            self._ended.add(pid)
-            self._record(pid, "memory", f"{_mb(used)} of private memory, the limit is {_mb(self._limit)} a worker")
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            self._end(pid, "memory", f"{_mb(used)} of private memory, the limit is {_mb(self._limit)} a worker")
+        elif self._seconds is not None and busy_seconds(self._run_dir, pid) > self._seconds:
+            self._end(pid, "time-out", f"busy with one unit for more than {self._seconds:g} s (run.seconds_per_unit)")
+
+    def _end(self, pid: int, kind: str, detail: str) -> None:
+        self._ended.add(pid)
+        self._record(pid, kind, detail)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
     def _record(self, pid: int, kind: str, detail: str) -> None:
         write_death(self._run_dir, Death(socket.gethostname(), pid, kind, detail))

@@ -127,6 +127,8 @@ class RunSettings(Settings):
     """Worker processes; `auto`: as many as usable processors and memory allow."""
     memory_per_worker: Memory = "auto"
     """Private memory after which a worker is stopped, in bytes or as `2GiB`; `auto`: a share of what is free."""
+    seconds_per_unit: Annotated[float, Field(gt=0)] | None = None
+    """Time after which a worker still busy with one unit is stopped as hung; by default never."""
     scheduler: Scheduler = "local"
     """`local` processes, `serial` (this process, for debugging), `tcp://host:port`, or a scheduler file (.json)."""
 

@@ -24,7 +24,7 @@ def hundred() -> list[dict[str, str]]:
 @pytest.mark.slow
 def test_one_of_a_hundred_is_isolated_and_retried_later(tmp_path: Path) -> None:
     """P07: 99 are done, the one is named with its cause; a later run retries only that one."""
-    config, run_dir = write_config(tmp_path, hundred(), engine={"unit_rows": 400}), tmp_path / "run"
+    config, run_dir = write_config(tmp_path, hundred(), engine={"unit_rows": 100}), tmp_path / "run"
     status, out, err = run_cli(config, "--workers", "2", fault=Fault("kill", mark="poison"))
     assert status == 3
     (failure,) = failures(run_dir)
@@ -64,13 +64,14 @@ def test_one_of_a_hundred_is_isolated_and_retried_later(tmp_path: Path) -> None:
     [
         (Fault("raise", mark="poison"), "exception", "ValueError: as ordered"),
         (Fault("exit", mark="poison"), "exit", "exit status 7"),
+        (Fault("sleep", mark="poison", size=100), "time-out", "busy with one unit for more than 3 s"),
     ],
 )
 def test_causes_are_told_apart(tmp_path: Path, fault: Fault, kind: str, detail: str) -> None:
     items = [{"id": "a", "prompt": "one"}, {"id": "b", "prompt": "then poison"}, {"id": "c", "prompt": "two"}]
-    config = write_config(tmp_path, items, engine={"unit_rows": 1000})
-    status, _, _ = run_cli(config, "--workers", "1", fault=fault)
-    assert status == 3
+    config = write_config(tmp_path, items, engine={"unit_rows": 1}, run={"seconds_per_unit": 3})
+    status, _, err = run_cli(config, "--workers", "1", fault=fault)
+    assert status == 3, err
     (failure,) = failures(tmp_path / "run")
     assert (failure["stimulus_id"], failure["kind"], failure["tries"]) == ("b", kind, 2)
     assert detail in failure["detail"]
@@ -103,7 +104,7 @@ def test_when_every_try_fails_the_run_stops_and_blames_no_prompt(tmp_path: Path)
 def test_memory_beyond_the_limit_ends_the_worker_with_the_cause_named(tmp_path: Path) -> None:
     items = [{"id": "a", "prompt": "one"}, {"id": "greedy", "prompt": "then poison"}, {"id": "c", "prompt": "two"}]
     run = {"memory_per_worker": "600MB", "workers": 1}
-    config = write_config(tmp_path, items, engine={"unit_rows": 1000}, run=run)
+    config = write_config(tmp_path, items, engine={"unit_rows": 1}, run=run)
     status, _, err = run_cli(config, fault=Fault("allocate", mark="poison", size=900e6))
     assert status == 3, err
     (failure,) = failures(tmp_path / "run")
