@@ -9,8 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
-DECODED: Final = frozenset({"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"})
-"""Names of the types that `ember.gguf.decode` turns into float32."""
+DECODED: Final = frozenset({
+    "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
+    "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS",
+    "TQ1_0", "TQ2_0", "MXFP4", "NVFP4",
+})  # fmt: skip
+"""Names of the types that `ember.gguf.decode` turns into float32: all that gguf-py does, and no others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,11 +53,11 @@ def main() -> None:
         print(json.dumps(rows))
         return
     print(f"{values / 2**20:.0f} M values, GB/s of float32, one core")
-    print(f"{'type':6} {'gguf-py':>8} {'numpy':>8} {'fast':>8}")
+    print(f"{'type':8} {'gguf-py':>8} {'numpy':>8} {'fast':>8}")
     for row in rows:
         theirs = f"{row['gguf_py']:8.2f}" if row["gguf_py"] else f"{'-':>8}"
         print(
-            f"{row['type']:6} {theirs} {row['numpy']:8.2f} {row['fast']:8.2f}{'' if row['compiled'] else '  (NumPy)'}"
+            f"{row['type']:8} {theirs} {row['numpy']:8.2f} {row['fast']:8.2f}{'' if row['compiled'] else '  (NumPy)'}"
         )
 
 

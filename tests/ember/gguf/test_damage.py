@@ -29,7 +29,7 @@ def test_scale_of_one_block(sound: Path, tmp_path: Path, half: int, kind) -> Non
     assert out[0].tolist() == out[2].tolist() == list(range(32))
 
 
-@pytest.mark.parametrize("number", [36, 39, 250])
+@pytest.mark.parametrize("number", [36, 24, 250])
 def test_type_of_one_tensor(sound: Path, tmp_path: Path, number: int) -> None:
     file = open_gguf(damage.with_type(sound, tmp_path / "bad.gguf", "blk.5.ffn_down.weight", number))
     assert file.tensors["blk.5.ffn_down.weight"].type.id == number

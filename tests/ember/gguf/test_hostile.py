@@ -362,17 +362,17 @@ class TestUnknownTypes:
             assert f"type id {kind}" in str(caught.value)
             assert name in str(caught.value)
             assert "'w.x'" in str(caught.value)
-            assert "supported types: F32, F16, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K, BF16" in str(caught.value)
+            assert "supported types: F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K," in str(caught.value)
 
     def test_known_but_not_decoded_types_are_listed_with_counts(self, write) -> None:
-        tensors = [Tensor(f"blk.{i}.x", [32], 39, bytes(17)) for i in range(3)] + [Tensor("y", [256], 16, bytes(66))]
+        tensors = [Tensor(f"blk.{i}.x", [32], 9, bytes(40)) for i in range(3)] + [Tensor("y", [256], 15, bytes(292))]
         file = open_gguf(write(Gguf([], tensors)))
-        assert file.raw("y").size == 66
+        assert file.raw("y").size == 292
         with pytest.raises(UnsupportedError) as caught:
             file.check_supported()
         assert "4 of 4 tensors" in str(caught.value)
-        assert "MXFP4 (type id 39), 3 tensors: 'blk.0.x', 'blk.1.x', 'blk.2.x'" in str(caught.value)
-        assert "IQ2_XXS (type id 16), 1 tensors: 'y'" in str(caught.value)
+        assert "Q8_1 (type id 9), 3 tensors: 'blk.0.x', 'blk.1.x', 'blk.2.x'" in str(caught.value)
+        assert "Q8_K (type id 15), 1 tensors: 'y'" in str(caught.value)
 
 
 def opens_or_refuses(path: Path) -> None:
