@@ -37,6 +37,21 @@ class Backend(Protocol):
     def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope) -> Floats:
         """Turn the pairs of every head in x by their positions: [T, heads·E] -> [T, heads·E]."""
 
+    def head_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
+        """RMS norm of every head by itself, weight [E]: [T, heads·E] -> [T, heads·E]."""
+
+    def layer_norm(self, x: Floats, weight: Floats, bias: Floats, eps: float, role: str) -> Floats:
+        """(x - mean) / sqrt(variance + eps) · weight + bias over the last axis: [T, D] -> [T, D]."""
+
+    def add_bias(self, x: Floats, bias: Floats) -> Floats:
+        """x + bias: [T, N] and [N] -> [T, N]."""
+
+    def gelu(self, x: Floats) -> Floats:
+        """The tanh form of GELU (Hendrycks and Gimpel 2016, arXiv 1606.08415): [T, F] -> [T, F]."""
+
+    def gelu_mul(self, gate: Floats, up: Floats) -> Floats:
+        """gelu(gate) · up, the tanh form: [T, F] -> [T, F]."""
+
     def silu_mul(self, gate: Floats, up: Floats) -> Floats:
         """silu(gate) · up: [T, F] -> [T, F]."""
 

@@ -25,47 +25,69 @@ class LayerCache:
     value_starts: NDArray[np.int64]
     capacities: NDArray[np.int64]
     """[sequences] positions that a head has room for."""
-    lengths: NDArray[np.int64]
-    """[sequences] positions to attend to, the current one included."""
+    begins: NDArray[np.int64]
+    """[sequences] first position that is seen: 0, or later under a window."""
+    ends: NDArray[np.int64]
+    """[sequences] one past the last position that is seen, the current one."""
     key_size: int
     value_size: int
 
 
-class KVCache:
-    """Cache of a set of sequences with fixed capacities."""
+@dataclass(frozen=True, slots=True)
+class KVShape:
+    """What one layer stores per position."""
 
-    def __init__(
-        self, capacities: Sequence[int], n_layers: int, n_kv_heads: int, key_size: int, value_size: int
-    ) -> None:
+    heads: int
+    key_size: int
+    value_size: int
+
+
+Slots = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Flat indices [S, K, E] of keys and of values."""
+
+
+class KVCache:
+    """Cache of a set of sequences with fixed capacities; layers that own no keys (None) have no room."""
+
+    def __init__(self, capacities: Sequence[int], shapes: Sequence[KVShape | None]) -> None:
         self.capacities = np.array(capacities, np.int64)
         self.cursors = np.zeros(len(capacities), np.int64)
-        self._heads, self._key_size, self._value_size = n_kv_heads, key_size, value_size
         self._starts = np.concatenate([[0], np.cumsum(self.capacities)])
-        total = int(self._starts[-1]) * n_kv_heads
-        self._keys = np.zeros((n_layers, total * key_size), np.float32)
-        self._values = np.zeros((n_layers, total * value_size), np.float32)
+        self._shapes = tuple(shapes)
+        total = int(self._starts[-1])
+        sizes = [total * s.heads * (s.key_size + s.value_size) if s else 0 for s in shapes]
+        flat = np.zeros(sum(sizes), np.float32)
+        parts = np.split(flat, np.cumsum(sizes)[:-1])
+        cuts = [total * s.heads * s.key_size if s else 0 for s in shapes]
+        self._keys = [part[:cut] for part, cut in zip(parts, cuts, strict=True)]
+        self._values = [part[cut:] for part, cut in zip(parts, cuts, strict=True)]
 
-    def _part(self, flat: Floats, sequence: int, size: int) -> Floats:
+    def shape(self, layer: int) -> KVShape:
+        """What a layer that owns keys stores per position."""
+        shape = self._shapes[layer]
+        assert shape is not None, f"layer {layer} owns no keys"
+        return shape
+
+    def _part(self, flat: Floats, sequence: int, heads: int, size: int) -> Floats:
         start, capacity = int(self._starts[sequence]), int(self.capacities[sequence])
-        part = flat[start * self._heads * size : (start + capacity) * self._heads * size]
-        return part.reshape(self._heads, capacity, size)
+        return flat[start * heads * size : (start + capacity) * heads * size].reshape(heads, capacity, size)
 
     def store(self, layer: int, sequence: int, start: int, k: Floats, v: Floats) -> None:
         """Write rows k [n, K·E], v at positions start … start + n - 1 of a sequence."""
-        n = len(k)
-        for flat, rows, size in ((self._keys[layer], k, self._key_size), (self._values[layer], v, self._value_size)):
-            part = self._part(flat, sequence, size)  # [K, capacity, E]
-            part[:, start : start + n] = rows.reshape(n, self._heads, size).transpose(1, 0, 2)
+        n, shape = len(k), self.shape(layer)
+        for flat, rows, size in ((self._keys[layer], k, shape.key_size), (self._values[layer], v, shape.value_size)):
+            part = self._part(flat, sequence, shape.heads, size)  # [K, capacity, E]
+            part[:, start : start + n] = rows.reshape(n, shape.heads, size).transpose(1, 0, 2)
 
-    def slots(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Flat indices [S, K, E] of the keys and values at the cursors of `sequences`; the same in every layer."""
-        heads = np.arange(self._heads)[:, None] * self.capacities[sequences][:, None, None]  # [S, K, 1]
-        places = self._starts[sequences][:, None, None] * self._heads + heads + self.cursors[sequences][:, None, None]
-        keys = places * self._key_size + np.arange(self._key_size)
-        values = places * self._value_size + np.arange(self._value_size)
+    def slots(self, sequences: NDArray[np.int64], shape: KVShape) -> Slots:
+        """Where keys and values at the cursors of `sequences` lie; the same in every layer of this shape."""
+        heads = np.arange(shape.heads)[:, None] * self.capacities[sequences][:, None, None]  # [S, K, 1]
+        places = self._starts[sequences][:, None, None] * shape.heads + heads + self.cursors[sequences][:, None, None]
+        keys = places * shape.key_size + np.arange(shape.key_size)
+        values = places * shape.value_size + np.arange(shape.value_size)
         return keys, values
 
-    def store_one(self, layer: int, slots: tuple[NDArray[np.int64], NDArray[np.int64]], k: Floats, v: Floats) -> None:
+    def store_one(self, layer: int, slots: Slots, k: Floats, v: Floats) -> None:
         """Write one row a sequence, k [S, K·E] and v, at the places given by `slots`."""
         self._keys[layer][slots[0]] = k.reshape(slots[0].shape)
         self._values[layer][slots[1]] = v.reshape(slots[1].shape)
@@ -74,16 +96,19 @@ class KVCache:
         """Move cursors, after every layer has stored."""
         self.cursors[sequences] += count
 
-    def layer(self, layer: int, sequences: NDArray[np.int64]) -> LayerCache:
+    def layer(self, layer: int, sequences: NDArray[np.int64], window: int = 0) -> LayerCache:
         """View of one layer for the given sequences, each seen up to and including its cursor's position."""
-        starts = self._starts[sequences] * self._heads
+        shape = self.shape(layer)
+        starts = self._starts[sequences] * shape.heads
+        ends = self.cursors[sequences] + 1
         return LayerCache(
             self._keys[layer],
             self._values[layer],
-            starts * self._key_size,
-            starts * self._value_size,
+            starts * shape.key_size,
+            starts * shape.value_size,
             self.capacities[sequences],
-            self.cursors[sequences] + 1,
-            self._key_size,
-            self._value_size,
+            np.maximum(ends - window, 0) if window else np.zeros_like(ends),
+            ends,
+            shape.key_size,
+            shape.value_size,
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ember.card import BoundModel
 from ember.engine.backend import Backend
-from ember.engine.cache import KVCache
+from ember.engine.cache import KVCache, KVShape, Slots
 from ember.engine.head import Greedy, scan
 from ember.work import Floats, Produced
 
@@ -28,9 +28,10 @@ class Sequence:
 class DecodeStep:
     """A `Step` for one token of every living sequence."""
 
-    def __init__(self, be: Backend, cache: KVCache, alive: Index) -> None:
+    def __init__(self, be: Backend, cache: KVCache, alive: Index, side: Floats | None) -> None:
         self._be, self._cache, self._alive = be, cache, alive
-        self._slots = cache.slots(alive)
+        self._slots: dict[KVShape, Slots] = {}
+        self._side = side
         self._positions = cache.cursors[alive].astype(np.int32)
         self.layer = 0
 
@@ -48,17 +49,30 @@ class DecodeStep:
 
     def attend(self, q: Floats, k: Floats, v: Floats, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
         """See `Step.attend`."""
-        self._cache.store_one(self.layer, self._slots, k, v)
-        return self._be.attend_cached(q, self._cache.layer(self.layer, self._alive), heads, scale)
+        shape = self._cache.shape(self.layer)
+        if shape not in self._slots:
+            self._slots[shape] = self._cache.slots(self._alive, shape)
+        self._cache.store_one(self.layer, self._slots[shape], k, v)
+        return self.attend_shared(q, self.layer, heads, scale, window)
+
+    def attend_shared(self, q: Floats, source: int, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
+        """See `Step.attend_shared`."""
+        return self._be.attend_cached(q, self._cache.layer(source, self._alive, window), heads, scale)
+
+    def side(self) -> Floats:
+        """See `Step.side`."""
+        assert self._side is not None, "the family has no side inputs"
+        return self._side[:, self.layer]
 
 
 def evaluate(model: BoundModel, be: Backend, cache: KVCache, alive: Index, tokens: NDArray[np.int32]) -> Floats:
     """Feed one token to every living sequence; returns hidden states after the final norm, [S, D]."""
-    step = DecodeStep(be, cache, alive)
-    x = model.family.embed(be, model.config, model.weights, tokens, step.positions)  # [S, D]
+    positions = cache.cursors[alive].astype(np.int32)
+    x = model.family.embed(be, model.config, model.weights, tokens, positions)  # [S, D]
+    step = DecodeStep(be, cache, alive, model.family.side_inputs(be, model.config, model.weights, tokens, x))
     for layer, weights in enumerate(model.weights.layers):
         step.layer = layer
-        x = model.family.layer(be, model.config, weights, x, step)
+        x = model.family.layer(be, model.config, weights, layer, x, step)
     cache.advance(alive, 1)
     h: Floats = model.family.final_norm(be, model.config, model.weights, x)
     return h

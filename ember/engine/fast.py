@@ -86,6 +86,32 @@ class FastBackend:
         turn(x, positions, tables.cos, tables.sin, rope.rotated)
         return x
 
+    def head_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
+        """See `Backend.head_norm`."""
+        heads = x.reshape(-1, len(weight))  # [T·heads, E]
+        return self.rms_norm(heads, weight, eps, role).reshape(x.shape)
+
+    def layer_norm(self, x: Floats, weight: Floats, bias: Floats, eps: float, role: str) -> Floats:
+        """See `Backend.layer_norm`."""
+        out = self._buffers.take(role, *x.shape)
+        kernels.layer_norm(x, weight, bias, np.float32(eps), out)
+        return out
+
+    def add_bias(self, x: Floats, bias: Floats) -> Floats:
+        """See `Backend.add_bias`; writes into x."""
+        kernels.add_bias(x, bias)
+        return x
+
+    def gelu(self, x: Floats) -> Floats:
+        """See `Backend.gelu`; writes into x."""
+        kernels.gelu(x)
+        return x
+
+    def gelu_mul(self, gate: Floats, up: Floats) -> Floats:
+        """See `Backend.gelu_mul`; writes into gate."""
+        kernels.gelu_mul(gate, up)
+        return gate
+
     def silu_mul(self, gate: Floats, up: Floats) -> Floats:
         """See `Backend.silu_mul`; writes into gate."""
         kernels.silu_mul(gate, up)
@@ -124,7 +150,7 @@ class FastBackend:
         """See `Backend.attend_cached`."""
         n_heads, n_kv = heads
         out = self._buffers.take("attended", len(q), n_heads * cache.value_size)
-        scores = self._buffers.take("cached_scores", int(cache.lengths.max()))
+        scores = self._buffers.take("cached_scores", int((cache.ends - cache.begins).max()))
         kernels.attend_cached(
             q,
             cache.keys,
@@ -132,7 +158,8 @@ class FastBackend:
             cache.key_starts,
             cache.value_starts,
             cache.capacities,
-            cache.lengths,
+            cache.begins,
+            cache.ends,
             n_kv,
             n_heads // n_kv,
             np.float32(scale),

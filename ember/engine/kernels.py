@@ -13,6 +13,22 @@ from ember.numba_support import helper, kernel
 
 
 @helper
+def _sum(x: Any, lanes: Any) -> Any:
+    """Sum of a row, in 16 lanes that are added in order; the tail goes to the first lanes."""
+    lanes[:] = np.float32(0)
+    whole = x.size - x.size % 16
+    for start in range(0, whole, 16):
+        for lane in range(16):
+            lanes[lane] += x[start + lane]
+    for i in range(whole, x.size):
+        lanes[i - whole] += x[i]
+    total = np.float32(0)
+    for lane in range(16):
+        total += lanes[lane]
+    return total
+
+
+@helper
 def _sum_of_squares(x: Any, lanes: Any) -> Any:
     """Sum of squares of a row, in 16 lanes that are added in order; the tail goes to the first lanes."""
     lanes[:] = np.float32(0)
@@ -49,18 +65,9 @@ def _softmax_in_place(row: Any, scale: Any, lanes: Any) -> None:
     for i in range(row.size):
         row[i] *= scale
         top = max(top, row[i])
-    lanes[:] = np.float32(0)
-    whole = row.size - row.size % 16
     for i in range(row.size):
         row[i] = exp32(row[i] - top)
-    for start in range(0, whole, 16):
-        for lane in range(16):
-            lanes[lane] += row[start + lane]
-    for i in range(whole, row.size):
-        lanes[i - whole] += row[i]
-    total = np.float32(0)
-    for lane in range(16):
-        total += lanes[lane]
+    total = _sum(row, lanes)
     for i in range(row.size):
         row[i] /= total
 
@@ -74,6 +81,51 @@ def rms_norm(x: Any, weight: Any, eps: Any, out: Any) -> None:
         inverse = np.float32(1) / np.float32(math.sqrt(np.float32(mean + eps)))
         for i in range(x.shape[1]):
             out[row, i] = x[row, i] * inverse * weight[i]
+
+
+@kernel("void(float32[:, ::1], float32[::1], float32[::1], float32, float32[:, ::1])")
+def layer_norm(x: Any, weight: Any, bias: Any, eps: Any, out: Any) -> None:
+    """out = (x - mean) / sqrt(variance + eps) · weight + bias: x, out [T, D], weight and bias [D]."""
+    lanes = np.empty(16, np.float32)
+    for row in range(x.shape[0]):
+        mean = _sum(x[row], lanes) / np.float32(x.shape[1])
+        for i in range(x.shape[1]):
+            out[row, i] = x[row, i] - mean
+        variance = _sum_of_squares(out[row], lanes) / np.float32(x.shape[1])
+        inverse = np.float32(1) / np.float32(math.sqrt(np.float32(variance + eps)))
+        for i in range(x.shape[1]):
+            out[row, i] = fma(out[row, i] * inverse, weight[i], bias[i])
+
+
+@kernel("void(float32[:, ::1], float32[::1])")
+def add_bias(x: Any, bias: Any) -> None:
+    """x += bias: x [T, N], bias [N]."""
+    for row in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            x[row, i] += bias[i]
+
+
+@helper
+def _gelu(x: Any) -> Any:
+    # 0.5·x·(1 + tanh(u)) = x / (1 + exp(-2u)), which loses no digits where tanh(u) is near -1
+    u = np.float32(0.7978845608028654) * fma(np.float32(0.044715) * x * x, x, x)
+    return x / (np.float32(1) + exp32(np.float32(-2) * u))
+
+
+@kernel("void(float32[:, ::1])")
+def gelu(x: Any) -> None:
+    """GELU in its tanh form, in place: [T, F]."""
+    for row in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            x[row, i] = _gelu(x[row, i])
+
+
+@kernel("void(float32[:, ::1], float32[:, ::1])")
+def gelu_mul(gate: Any, up: Any) -> None:
+    """gate = gelu(gate) · up, the tanh form: [T, F]."""
+    for row in range(gate.shape[0]):
+        for i in range(gate.shape[1]):
+            gate[row, i] = _gelu(gate[row, i]) * up[row, i]
 
 
 @kernel("void(float32[:, ::1], float32[:, ::1])")
@@ -184,7 +236,7 @@ def scatter(mixed: Any, rows: Any, rep: Any, out: Any) -> None:
 
 
 @kernel(
-    "void(float32[:, ::1], float32[::1], float32[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    "void(float32[:, ::1], float32[::1], float32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
     " int64, int64, float32, float32[::1], float32[:, ::1])"
 )
 def attend_cached(
@@ -194,7 +246,8 @@ def attend_cached(
     key_starts: Any,
     value_starts: Any,
     capacities: Any,
-    lengths: Any,
+    begins: Any,
+    ends: Any,
     n_kv: Any,
     rep: Any,
     scale: Any,
@@ -207,9 +260,10 @@ def attend_cached(
     value_size = out.shape[1] // (n_kv * rep)
     for s in range(q.shape[0]):
         for head in range(n_kv * rep):
-            length = lengths[s]
-            first_key = key_starts[s] + (head // rep) * capacities[s] * key_size
-            first_value = value_starts[s] + (head // rep) * capacities[s] * value_size
+            begin = begins[s]
+            length = ends[s] - begin
+            first_key = key_starts[s] + ((head // rep) * capacities[s] + begin) * key_size
+            first_value = value_starts[s] + ((head // rep) * capacities[s] + begin) * value_size
             query = q[s, head * key_size : (head + 1) * key_size]
             row = scores[:length]
             for p in range(length):

@@ -17,6 +17,7 @@ from ember.engine.attention import Index, TileGroup, plan_tiles
 from ember.engine.backend import Backend
 from ember.engine.cache import KVCache
 from ember.engine.sinks import Sink
+from ember.sites import NO_LAYER
 from ember.units import PrefixTree
 from ember.work import Floats, NonFinite
 
@@ -73,8 +74,11 @@ class Prefill:
         """Rows that somebody needs from layer `depth - 1`, ascending."""
         self.depth = depth
         self.failures: dict[int, NonFinite] = {}
-        self.keys: Floats = np.empty((0, 0), np.float32)
-        self.values: Floats = self.keys
+        shapes = model.family.cache_shapes(model.config)
+        self._owners = frozenset(layer for layer, shape in enumerate(shapes) if shape is not None)
+        self._sources: frozenset[int] = model.family.shared_sources(model.config)
+        self._stored: dict[int, tuple[Floats, Floats]] = {}
+        self.side_inputs: Floats | None = None
         self._chunks = [self._chunk(start) for start in range(0, len(tree.tokens), CHUNK_ROWS)]
 
     def _chunk(self, start: int) -> tuple[ChunkRows, ChunkRows]:
@@ -87,6 +91,7 @@ class Prefill:
         """Run the layers; returns the residual stream of the kept rows, [kept, D]. Fills `cache` where given."""
         model, be = self.model, self.be
         x: Floats = model.family.embed(be, model.config, model.weights, self.tree.tokens, self.tree.positions)  # [R, D]
+        self.side_inputs = model.family.side_inputs(be, model.config, model.weights, self.tree.tokens, x)
         self._check(x, np.arange(len(x), dtype=np.int32), NonFinite(0, "before_layer"))
         for layer in range(self.depth):
             x = self._layer(layer, x)
@@ -107,7 +112,8 @@ class Prefill:
             state = whole if not last or len(kept.rows) == len(whole.rows) else kept
             step = PrefillStep(self, layer, whole, kept if last else whole)
             part = x[whole.rows[0] : whole.rows[-1] + 1]
-            y = self.model.family.layer(self.be, self.model.config, self.model.weights.layers[layer], part, step)
+            weights = self.model.weights.layers[layer]
+            y = self.model.family.layer(self.be, self.model.config, weights, layer, part, step)
             target = out[done : done + len(y)] if last else part
             if y is not target:
                 target[...] = y
@@ -130,18 +136,30 @@ class Prefill:
                 sink.put(layer, a, where)
 
     def _fill(self, cache: KVCache, layer: int) -> None:
+        if layer not in self._owners:
+            return
+        keys, values = self.stored(layer)
         for prompt in range(len(self.tree.starts) - 1):
             path = self.tree.path(prompt)
-            cache.store(layer, prompt, 0, self.keys[path], self.values[path])
+            cache.store(layer, prompt, 0, keys[path], values[path])
 
-    def store(self, start: int, k: Floats, v: Floats) -> None:
-        """Keep keys and values of the current layer; one row of zeros follows the last."""
-        rows = len(self.tree.tokens) + 1
-        if self.keys.shape != (rows, k.shape[1]) or self.values.shape != (rows, v.shape[1]):
-            self.keys = np.zeros((rows, k.shape[1]), k.dtype)
-            self.values = np.zeros((rows, v.shape[1]), v.dtype)
-        self.keys[start : start + len(k)] = k
-        self.values[start : start + len(v)] = v
+    def _slot(self, layer: int) -> int:
+        # layers that others share keep their rows to the end; all others take turns in one place
+        return layer if layer in self._sources else NO_LAYER
+
+    def stored(self, layer: int) -> tuple[Floats, Floats]:
+        """Keys and values of a layer, [R + 1, K·E]: the current one, or one that others share."""
+        return self._stored[self._slot(layer)]
+
+    def store(self, layer: int, start: int, k: Floats, v: Floats) -> None:
+        """Keep keys and values of rows from `start` on; one row of zeros follows the last."""
+        slot, rows = self._slot(layer), len(self.tree.tokens) + 1
+        kept = self._stored.get(slot)
+        if kept is None or kept[0].shape != (rows, k.shape[1]) or kept[1].shape != (rows, v.shape[1]):
+            kept = (np.zeros((rows, k.shape[1]), k.dtype), np.zeros((rows, v.shape[1]), v.dtype))
+            self._stored[slot] = kept
+        kept[0][start : start + len(k)] = k
+        kept[1][start : start + len(v)] = v
 
     def _check(self, x: Floats, rows: Index, at: NonFinite) -> None:
         """Note prompts with a value that is not finite and make their rows inert, so that others keep theirs."""
@@ -181,6 +199,16 @@ class PrefillStep:
 
     def attend(self, q: Floats, k: Floats, v: Floats, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
         """See `Step.attend`."""
-        run = self._run
-        run.store(int(self._whole.rows[0]), k, v)
-        return run.be.attend_tiles(q, run.keys, run.values, self._now.tiles(window), heads, scale)
+        self._run.store(self._layer, int(self._whole.rows[0]), k, v)
+        return self.attend_shared(q, self._layer, heads, scale, window)
+
+    def attend_shared(self, q: Floats, source: int, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
+        """See `Step.attend_shared`."""
+        keys, values = self._run.stored(source)
+        return self._run.be.attend_tiles(q, keys, values, self._now.tiles(window), heads, scale)
+
+    def side(self) -> Floats:
+        """See `Step.side`."""
+        assert self._run.side_inputs is not None, "the family has no side inputs"
+        rows: Floats = self._run.side_inputs[self._now.rows, self._layer]
+        return rows

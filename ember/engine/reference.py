@@ -90,6 +90,32 @@ class ReferenceBackend:
         tables.reach(int(positions.max(initial=-1)) + 1)
         return tables.cos[positions][:, None], tables.sin[positions][:, None]
 
+    def head_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
+        """See `Backend.head_norm`."""
+        heads = x.reshape(-1, len(weight))  # [T·heads, E]
+        return self.rms_norm(heads, weight, eps, role).reshape(x.shape)
+
+    def layer_norm(self, x: Floats, weight: Floats, bias: Floats, eps: float, role: str) -> Floats:
+        """See `Backend.layer_norm`."""
+        centred = x - np.mean(x, axis=-1, keepdims=True)
+        variance = np.mean(np.square(centred), axis=-1, keepdims=True)
+        result: Floats = centred / np.sqrt(variance + self.dtype(eps)) * weight + bias
+        return result
+
+    def add_bias(self, x: Floats, bias: Floats) -> Floats:
+        """See `Backend.add_bias`."""
+        return x + bias
+
+    def gelu(self, x: Floats) -> Floats:
+        """See `Backend.gelu`."""
+        inner = self.dtype(np.sqrt(2 / np.pi)) * (x + self.dtype(0.044715) * x * x * x)
+        result: Floats = self.dtype(0.5) * x * (1 + np.tanh(inner))
+        return result
+
+    def gelu_mul(self, gate: Floats, up: Floats) -> Floats:
+        """See `Backend.gelu_mul`."""
+        return self.gelu(gate) * up
+
     def silu_mul(self, gate: Floats, up: Floats) -> Floats:
         """See `Backend.silu_mul`; silu(x) = x / (1 + exp(-x)), whose overflow to infinity gives the right zero."""
         with np.errstate(over="ignore"):
@@ -129,11 +155,12 @@ class ReferenceBackend:
         n_heads, n_kv = heads
         out = np.empty((len(q), n_kv, n_heads // n_kv, cache.value_size), self.dtype)
         queries = q.reshape(len(q), n_kv, n_heads // n_kv, cache.key_size)
-        for s, length in enumerate(cache.lengths.tolist()):
-            keys = _head_block(cache.keys, cache.key_starts, cache.capacities, s, n_kv, cache.key_size)[:, :length]
+        for s, (begin, end) in enumerate(zip(cache.begins.tolist(), cache.ends.tolist(), strict=True)):
+            keys = _head_block(cache.keys, cache.key_starts, cache.capacities, s, n_kv, cache.key_size)
             values = _head_block(cache.values, cache.value_starts, cache.capacities, s, n_kv, cache.value_size)
+            keys, values = keys[:, begin:end], values[:, begin:end]  # [K, seen, E]
             scores = np.ascontiguousarray(np.einsum("gre,gpe->grp", queries[s], keys)) * self.dtype(scale)
-            out[s] = np.einsum("grp,gpe->gre", softmax(scores), values[:, :length])
+            out[s] = np.einsum("grp,gpe->gre", softmax(scores), values)
         return out.reshape(len(q), -1)
 
 

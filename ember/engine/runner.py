@@ -135,10 +135,9 @@ def _logits(model: BoundModel, be: Backend, sinks: list[Sink], h: Floats, where:
 
 
 def _cache(model: BoundModel, work: UnitWork) -> KVCache:
-    config = model.config
     # the last token produced is never fed
     capacities = [len(prompt) + work.max_tokens - 1 for prompt in work.prompts]
-    return KVCache(capacities, config.n_layers, config.n_kv_heads, config.key_size, config.value_size)
+    return KVCache(capacities, model.family.cache_shapes(model.config))
 
 
 def _produce(

@@ -25,4 +25,13 @@ class Step(Protocol):
         """Keep only rows that somebody needs; `positions` follows."""
 
     def attend(self, q: Floats, k: Floats, v: Floats, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
-        """Store k and v [T, K·E] of the rows before pruning and attend: q [T, H·E] -> [T, H·E]; heads = (H, K)."""
+        """Store k and v [T, K·E] of the rows before pruning and attend: q [T, H·E] -> [T, H·E]; heads = (H, K).
+
+        Under a window w a query sees its own and the w - 1 positions before it; 0: all before it.
+        """
+
+    def attend_shared(self, q: Floats, source: int, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
+        """Attend to what layer `source` stored, which the family lists in `shared_sources`."""
+
+    def side(self) -> Floats:
+        """This layer's part of the family's `side_inputs` for the current rows: [T, P]."""

@@ -39,7 +39,7 @@ class WeightStore:
         self._file = file
         self._decode = decoder
         self.residence = residence
-        self._resident: dict[str, Floats] = {}
+        self._resident: dict[tuple[str, int], Floats] = {}
         self._scratch = np.empty(0, np.float32)
 
     def slices(self, weight: Linear, limit: int = SLICE_BYTES) -> Iterator[tuple[int, int, Floats]]:
@@ -50,13 +50,14 @@ class WeightStore:
     def _rows(self, weight: Linear, start: int, stop: int) -> Floats:
         if weight.info.type.name == "F32":
             whole: Floats = self._file.view(weight.info.name)
-            return whole[start:stop]
+            return whole[weight.first_row + start : weight.first_row + stop]
         if self.residence == "resident":
-            if weight.info.name not in self._resident:
+            key = (weight.info.name, weight.first_row)
+            if key not in self._resident:
                 out = np.empty((weight.out_features, weight.in_features), np.float32)
                 self._decode_rows(weight, 0, weight.out_features, out)
-                self._resident[weight.info.name] = out
-            return self._resident[weight.info.name][start:stop]
+                self._resident[key] = out
+            return self._resident[key][start:stop]
         size = (stop - start) * weight.in_features
         if self._scratch.size < size:
             self._scratch = np.empty(size, np.float32)
@@ -65,15 +66,14 @@ class WeightStore:
         return out
 
     def _decode_rows(self, weight: Linear, start: int, stop: int, out: Floats) -> None:
-        row_bytes = weight.info.nbytes // weight.out_features
-        raw = self._file.raw(weight.info.name)[start * row_bytes : stop * row_bytes]
+        row_bytes, first = weight.info.row_bytes, weight.first_row
+        raw = self._file.raw(weight.info.name)[(first + start) * row_bytes : (first + stop) * row_bytes]
         self._decode(raw, weight.info.type, out.reshape(-1))
 
     def gather(self, weight: Linear, rows: Tokens) -> Floats:
         """Decode single rows of an embedding: [T] -> [T, in]; each distinct row once."""
         distinct, where = np.unique(rows, return_inverse=True)
-        row_bytes = weight.info.nbytes // weight.out_features
-        raw = self._file.raw(weight.info.name).reshape(weight.out_features, row_bytes)[distinct]
+        raw = self._file.raw(weight.info.name).reshape(-1, weight.info.row_bytes)[weight.first_row + distinct]
         out = np.empty((len(distinct), weight.in_features), np.float32)
         self._decode(raw.reshape(-1), weight.info.type, out.reshape(-1))
         return out[where]

@@ -13,7 +13,10 @@ from ember.models.keys import KeyReader
 from ember.models.tensors import TensorBinder
 
 FAMILIES: Final[dict[str, str]] = {
+    "gpt2": "ember.models.gpt2",
     "llama": "ember.models.llama",
+    "qwen2": "ember.models.qwen2",
+    "qwen3": "ember.models.qwen3",
 }
 
 

@@ -17,6 +17,21 @@ LARGEST: Final = 2**31 - 1
 """No count of a real model reaches this; a larger one is a damaged header."""
 
 
+NEUTRAL: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+    # keys that would change the numbers of any family here, with the values under which they do not
+    "expert_count": ((0,), "mixture-of-experts models are not supported"),
+    "expert_used_count": ((0,), "mixture-of-experts models are not supported"),
+    "attention.causal": ((True,), "bidirectional attention is not supported"),
+    "attention.clamp_kqv": ((0, 0.0), "clamped q, k and v are not supported"),
+    "attention.max_alibi_bias": ((0, 0.0), "ALiBi is not supported"),
+    "attention.temperature_scale": ((0, 0.0, 1.0), "attention temperature is not supported"),
+    "embedding_scale": ((1.0,), "a custom embedding scale is not supported"),
+    "residual_scale": ((1.0,), "scaled residuals are not supported"),
+    "logit_scale": ((1.0,), "scaled logits are not supported"),
+    "use_parallel_residual": ((False,), "parallel residuals are not supported"),
+}
+
+
 class KeyReader:
     """Typed access to the `{arch}.*` keys of one file; remembers what was asked and what was defaulted."""
 
@@ -69,17 +84,62 @@ class KeyReader:
         self.values[self._key(name)] = float(found)
         return float(found)
 
+    def flag(self, name: str, default: bool | None = None) -> bool:  # noqa: FBT001 - a value of the file
+        """Return a boolean key. Raises ModelError."""
+        found = self._fetch(name, default)
+        if not isinstance(found, bool):
+            raise self._fail(name, found, "true or false")
+        self.values[self._key(name)] = found
+        return found
+
+    def per_layer(self, name: str, n_layers: int, *, least: int = 1) -> tuple[int, ...]:
+        """Return an integer for each layer, from a scalar or an array of that length. Raises ModelError."""
+        found = self._fetch(name, None)
+        given = found.tolist() if isinstance(found, np.ndarray) else [found] * n_layers
+        right = len(given) == n_layers and all(
+            isinstance(v, int) and not isinstance(v, bool) and least <= v <= LARGEST for v in given
+        )
+        if not right:
+            raise self._fail(name, _short(given), f"an integer from {least} up, or one for each of {n_layers} layers")
+        self.values[self._key(name)] = given if isinstance(found, np.ndarray) else found
+        return tuple(given)
+
+    def refuse_common(self) -> None:
+        """Refuse what no family here runs."""
+        for name, (neutral, why) in NEUTRAL.items():
+            self.refuse_unless(name, neutral, why)
+
     def refuse_unless(self, name: str, neutral: Sequence[Any], why: str) -> None:
         """Raise UnsupportedError when a key that would change the numbers has any but a neutral value."""
         key = self._key(name)
         if key not in self.file.metadata:
             return
         found = self.file.metadata[key]
-        if found not in neutral:
+        if isinstance(found, np.ndarray) or found not in neutral:
             raise UnsupportedError(f"{self.file.path}: {key} = {found!r}: {why}; runs only with {list(neutral)!r}")
         self.values[key] = found
+
+    def vocab_size(self) -> int:
+        """Return `vocab_size`; where the key is absent, the rows of the embedding."""
+        embedding = self.file.tensors.get("token_embd.weight")
+        return self.integer("vocab_size", embedding.shape[0] if embedding else None)
+
+    def kv_heads(self, heads: int) -> int:
+        """Return the number of key/value heads, by default all `heads`; they must divide."""
+        found = self.integer("attention.head_count_kv", heads)
+        if heads % found:
+            raise self._fail("attention.head_count_kv", found, f"a divisor of the {heads} heads")
+        return found
+
+    def present(self, name: str) -> bool:
+        """Whether the file has this key."""
+        return self._key(name) in self.file.metadata
 
     def unread(self) -> list[str]:
         """`{arch}.*` keys that nobody asked for, in file order."""
         prefix = self.architecture + "."
         return [key for key in self.file.metadata if key.startswith(prefix) and key not in self.values]
+
+
+def _short(values: list[Any]) -> Any:
+    return values[0] if len(set(map(repr, values))) == 1 else [*values[:8], "…"] if len(values) > 8 else values

@@ -10,37 +10,34 @@ Shapes: T token rows, D width, H heads, K key/value heads, E head width, F FFN w
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from ember.card import SiteOrigin
 from ember.engine.backend import Backend
 from ember.engine.linear import Linear
 from ember.engine.rope import Rope
 from ember.engine.step import Step
-from ember.errors import ModelError, UnsupportedError
 from ember.gguf import GGUFFile
+from ember.models.common import (
+    cache_shapes,
+    embed,
+    final_norm,
+    head_origins,
+    logits,
+    shared_sources,
+    side_inputs,
+)
 from ember.models.keys import KeyReader
+from ember.models.rope_keys import FACTORS, read_rope
 from ember.models.tensors import TensorBinder
 from ember.work import Floats
 
+__all__ = ["cache_shapes", "embed", "final_norm", "head_origins", "logits", "shared_sources", "side_inputs"]
 ARCHITECTURE: Final = "llama"
 
 NEUTRAL: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
-    # keys that would change the numbers, with the values under which they do not
-    "expert_count": ((0,), "mixture-of-experts models are not supported"),
-    "expert_used_count": ((0,), "mixture-of-experts models are not supported"),
-    "attention.causal": ((True,), "bidirectional attention is not supported"),
     "attention.sliding_window": ((0,), "sliding windows are not supported in the llama family"),
     "attention.scale": ((0, 0.0), "a custom attention scale is not supported in the llama family"),
-    "attention.clamp_kqv": ((0, 0.0), "clamped q, k and v are not supported"),
-    "attention.max_alibi_bias": ((0, 0.0), "ALiBi is not supported"),
-    "attention.temperature_scale": ((0, 0.0, 1.0), "attention temperature is not supported"),
-    "embedding_scale": ((1.0,), "scaled embeddings are not supported in the llama family"),
-    "residual_scale": ((1.0,), "scaled residuals are not supported in the llama family"),
-    "logit_scale": ((1.0,), "scaled logits are not supported in the llama family"),
     "final_logit_softcapping": ((0, 0.0), "a logit softcap is not supported in the llama family"),
     "attn_logit_softcapping": ((0, 0.0), "an attention softcap is not supported in the llama family"),
-    "use_parallel_residual": ((False,), "parallel residuals are not supported in the llama family"),
 }
 INERT_TENSORS: Final = ("attn_rot_embd.weight", "attn.rotary_emb.inv_freq")
 """Written by old converters; tables that are computed here anyway."""
@@ -72,66 +69,25 @@ class Config:
 
 def read_config(file: GGUFFile, keys: KeyReader) -> Config:
     """Read every key that the family knows. Raises ModelError and UnsupportedError, naming the key."""
+    keys.refuse_common()
     for name, (neutral, why) in NEUTRAL.items():
         keys.refuse_unless(name, neutral, why)
     width = keys.integer("embedding_length")
     heads = keys.integer("attention.head_count")
-    kv_heads = keys.integer("attention.head_count_kv", heads)
-    if heads % kv_heads:
-        raise ModelError(
-            f"{file.path}: llama.attention.head_count_kv: found {kv_heads}, expected a divisor of the {heads} heads"
-        )
     key_size = keys.integer("attention.key_length", max(1, width // heads))
     return Config(
         n_layers=keys.integer("block_count"),
         hidden_size=width,
         ffn_size=keys.integer("feed_forward_length"),
         n_heads=heads,
-        n_kv_heads=kv_heads,
+        n_kv_heads=keys.kv_heads(heads),
         key_size=key_size,
         value_size=keys.integer("attention.value_length", key_size),
         rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
         context_length=keys.integer("context_length"),
-        vocab_size=keys.integer("vocab_size", _embedding_rows(file)),
-        rope=_read_rope(file, keys, key_size),
+        vocab_size=keys.vocab_size(),
+        rope=read_rope(file, keys, key_size, "neighbours"),
     )
-
-
-def _embedding_rows(file: GGUFFile) -> int | None:
-    embedding = file.tensors.get("token_embd.weight")
-    return embedding.shape[0] if embedding else None
-
-
-def _read_rope(file: GGUFFile, keys: KeyReader, key_size: int) -> Rope:
-    rotated = keys.integer("rope.dimension_count", key_size)
-    if rotated != key_size:
-        raise UnsupportedError(
-            f"{file.path}: llama.rope.dimension_count = {rotated}, but heads are {key_size} wide; "
-            "partial rotation is not supported in the llama family"
-        )
-    if rotated % 2:
-        raise ModelError(f"{file.path}: llama.rope.dimension_count: found {rotated}, expected an even number")
-    keys.refuse_unless("rope.scaling.type", ("none", "linear"), "this RoPE scaling is not supported")
-    # a factor without a type is linear, as in llama.cpp (llama-model.cpp, load_hparams)
-    scaled = file.metadata.get("llama.rope.scaling.type") != "none"
-    factor = keys.number("rope.scaling.factor", 1.0) if scaled else 1.0
-    factors = file.view("rope_freqs.weight") if "rope_freqs.weight" in file.tensors else None
-    if factors is not None:
-        _check_factors(file, factors, rotated // 2)
-    return Rope(
-        base=keys.number("rope.freq_base", 10000.0),
-        rotated=rotated,
-        layout="neighbours",
-        linear_factor=factor,
-        factors=None if factors is None else np.asarray(factors, np.float64),
-    )
-
-
-def _check_factors(file: GGUFFile, factors: Any, pairs: int) -> None:
-    if factors.shape != (pairs,) or not (np.isfinite(factors).all() and (factors > 0).all()):
-        raise ModelError(
-            f"{file.path}: rope_freqs.weight: expected {pairs} positive finite factors, shape {factors.shape}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +120,7 @@ def bind_weights(config: Config, binder: TensorBinder) -> Weights:
     """Take every tensor by its name and shape; the embedding serves as head where the file has none of its own."""
     vocab, width = config.vocab_size, config.hidden_size
     layers = tuple(_bind_layer(config, binder, index) for index in range(config.n_layers))
-    binder.allow("rope_freqs.weight")
+    binder.allow(FACTORS)
     for index in range(config.n_layers):
         binder.ignore(*(f"blk.{index}.{name}" for name in INERT_TENSORS))
     tied = not binder.has("output.weight")
@@ -196,12 +152,7 @@ def _bind_layer(config: Config, binder: TensorBinder, index: int) -> LayerWeight
     )
 
 
-def embed(be: Backend, config: Config, weights: Weights, tokens: Any, positions: Any) -> Floats:
-    """Hidden state entering layer 0: the embedding rows as they are."""
-    return be.embed(weights.token_embd, tokens)  # [T, D]
-
-
-def layer(be: Backend, config: Config, weights: LayerWeights, x: Floats, step: Step) -> Floats:
+def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Floats, step: Step) -> Floats:
     """One layer on token rows `x`; returns the residual stream of the rows that somebody needs."""
     step.tap("before_layer", x)  # [T, D]
     h = be.rms_norm(x, weights.attn_norm, config.rms_eps, "attn_norm")
@@ -222,16 +173,6 @@ def layer(be: Backend, config: Config, weights: LayerWeights, x: Floats, step: S
     return x
 
 
-def final_norm(be: Backend, config: Config, weights: Weights, x: Floats) -> Floats:
-    """Hidden state that the head reads."""
-    return be.rms_norm(x, weights.output_norm, config.rms_eps, "output_norm")  # [T, D]
-
-
-def logits(be: Backend, config: Config, scores: Floats) -> Floats:
-    """What follows the head's matrix: nothing in this family."""
-    return scores
-
-
 def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, SiteOrigin]:
     """Rows of the tensor contract for one layer (see `ember.sites`)."""
     at = f"blk.{layer_index}."
@@ -243,13 +184,4 @@ def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, Sit
         "after_attention": SiteOrigin("contribution before the attention addition", at + "attn_norm.weight", attention),
         "after_mlp": SiteOrigin("contribution before the MLP addition", at + "ffn_norm.weight", mlp),
         "after_layer": SiteOrigin("residual stream after the MLP addition", None, attention + mlp),
-    }
-
-
-def head_origins(weights: Weights) -> dict[str, SiteOrigin]:
-    """Rows of the tensor contract for the two logits sites."""
-    head = "token_embd.weight" if weights.tied else "output.weight"
-    return {
-        "before_logits": SiteOrigin("after the final norm", "output_norm.weight", ()),
-        "after_logits": SiteOrigin("LM head output", "output_norm.weight", (head,)),
     }

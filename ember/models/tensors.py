@@ -37,7 +37,19 @@ class TensorBinder:
 
     def linear(self, name: str, out_features: int, in_features: int) -> Linear:
         """Take a weight [out, in], left in the file's blocks. Raises ModelError when absent or of another shape."""
-        return Linear(self._take(name, (out_features, in_features)), _role(name))
+        return Linear(self._take(name, (out_features, in_features)), _role(name), 0, out_features)
+
+    def fused(self, name: str, parts: dict[str, int], in_features: int) -> dict[str, Linear]:
+        """Take a weight whose rows are several weights one below the other: rows per role, in order.
+
+        Raises ModelError when absent or of another shape.
+        """
+        info = self._take(name, (sum(parts.values()), in_features))
+        made, first = {}, 0
+        for role, rows in parts.items():
+            made[role] = Linear(info, f"{role}.weight", first, rows)
+            first += rows
+        return made
 
     def vector(self, name: str, length: int) -> Floats:
         """Take a one-dimensional weight, decoded to float32. Raises ModelError when absent or of another shape."""

@@ -1,0 +1,190 @@
+"""Qwen2 and Qwen2.5: Llama's block with biases on q, k and v, and RoPE on split halves.
+
+Yang et al. 2024 (arXiv 2407.10671). The biases matter: without them the text stays fluent and every state is wrong.
+
+Shapes: T token rows, D width, H heads, K key/value heads, E head width, F FFN width, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ember.card import SiteOrigin
+from ember.engine.backend import Backend
+from ember.engine.linear import Linear
+from ember.engine.rope import Rope
+from ember.engine.step import Step
+from ember.gguf import GGUFFile
+from ember.models.common import (
+    cache_shapes,
+    embed,
+    final_norm,
+    head_origins,
+    logits,
+    shared_sources,
+    side_inputs,
+)
+from ember.models.keys import KeyReader
+from ember.models.rope_keys import FACTORS, read_rope
+from ember.models.tensors import TensorBinder
+from ember.work import Floats
+
+__all__ = ["cache_shapes", "embed", "final_norm", "head_origins", "logits", "shared_sources", "side_inputs"]
+ARCHITECTURE: Final = "qwen2"
+
+NEUTRAL: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+    "attention.sliding_window": ((0,), "sliding windows are not supported in the qwen2 family"),
+    "attention.scale": ((0, 0.0), "a custom attention scale is not supported in the qwen2 family"),
+    "final_logit_softcapping": ((0, 0.0), "a logit softcap is not supported in the qwen2 family"),
+    "attn_logit_softcapping": ((0, 0.0), "an attention softcap is not supported in the qwen2 family"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Hyper-parameters, from the file's `qwen2.*` keys."""
+
+    n_layers: int
+    hidden_size: int
+    ffn_size: int
+    n_heads: int
+    n_kv_heads: int
+    key_size: int
+    """Width of a query or key head."""
+    value_size: int
+    """Width of a value head."""
+    rms_eps: float
+    context_length: int
+    vocab_size: int
+    rope: Rope
+
+    @property
+    def attention_scale(self) -> float:
+        """Factor on q·k before the softmax."""
+        return float(self.key_size**-0.5)
+
+
+def read_config(file: GGUFFile, keys: KeyReader) -> Config:
+    """Read every key that the family knows. Raises ModelError and UnsupportedError, naming the key."""
+    keys.refuse_common()
+    for name, (neutral, why) in NEUTRAL.items():
+        keys.refuse_unless(name, neutral, why)
+    width = keys.integer("embedding_length")
+    heads = keys.integer("attention.head_count")
+    key_size = keys.integer("attention.key_length", max(1, width // heads))
+    return Config(
+        n_layers=keys.integer("block_count"),
+        hidden_size=width,
+        ffn_size=keys.integer("feed_forward_length"),
+        n_heads=heads,
+        n_kv_heads=keys.kv_heads(heads),
+        key_size=key_size,
+        value_size=keys.integer("attention.value_length", key_size),
+        rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        context_length=keys.integer("context_length"),
+        vocab_size=keys.vocab_size(),
+        rope=read_rope(file, keys, key_size, "halves"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """Tensors of one layer."""
+
+    attn_norm: Floats  # [D]
+    attn_q: Linear  # [H*E, D]
+    attn_q_bias: Floats  # [H*E]
+    attn_k: Linear  # [K*E, D]
+    attn_k_bias: Floats  # [K*E]
+    attn_v: Linear  # [K*E, D]
+    attn_v_bias: Floats  # [K*E]
+    attn_output: Linear  # [D, H*E]
+    ffn_norm: Floats  # [D]
+    ffn_gate: Linear  # [F, D]
+    ffn_up: Linear  # [F, D]
+    ffn_down: Linear  # [D, F]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """All tensors of a model."""
+
+    token_embd: Linear  # [V, D]
+    layers: tuple[LayerWeights, ...]
+    output_norm: Floats  # [D]
+    output: Linear  # [V, D]
+    tied: bool
+
+
+def bind_weights(config: Config, binder: TensorBinder) -> Weights:
+    """Take every tensor by its name and shape; the embedding serves as head where the file has none of its own."""
+    vocab, width = config.vocab_size, config.hidden_size
+    layers = tuple(_bind_layer(config, binder, index) for index in range(config.n_layers))
+    binder.allow(FACTORS)
+    tied = not binder.has("output.weight")
+    embedding = binder.linear("token_embd.weight", vocab, width)
+    return Weights(
+        token_embd=embedding,
+        layers=layers,
+        output_norm=binder.vector("output_norm.weight", width),
+        output=embedding if tied else binder.linear("output.weight", vocab, width),
+        tied=tied,
+    )
+
+
+def _bind_layer(config: Config, binder: TensorBinder, index: int) -> LayerWeights:
+    width, ffn = config.hidden_size, config.ffn_size
+    queries, keys = config.n_heads * config.key_size, config.n_kv_heads * config.key_size
+    values, mixed = config.n_kv_heads * config.value_size, config.n_heads * config.value_size
+    at = f"blk.{index}."
+    return LayerWeights(
+        attn_norm=binder.vector(at + "attn_norm.weight", width),
+        attn_q=binder.linear(at + "attn_q.weight", queries, width),
+        attn_q_bias=binder.vector(at + "attn_q.bias", queries),
+        attn_k=binder.linear(at + "attn_k.weight", keys, width),
+        attn_k_bias=binder.vector(at + "attn_k.bias", keys),
+        attn_v=binder.linear(at + "attn_v.weight", values, width),
+        attn_v_bias=binder.vector(at + "attn_v.bias", values),
+        attn_output=binder.linear(at + "attn_output.weight", width, mixed),
+        ffn_norm=binder.vector(at + "ffn_norm.weight", width),
+        ffn_gate=binder.linear(at + "ffn_gate.weight", ffn, width),
+        ffn_up=binder.linear(at + "ffn_up.weight", ffn, width),
+        ffn_down=binder.linear(at + "ffn_down.weight", width, ffn),
+    )
+
+
+def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Floats, step: Step) -> Floats:
+    """One layer on token rows `x`; returns the residual stream of the rows that somebody needs."""
+    step.tap("before_layer", x)  # [T, D]
+    h = be.rms_norm(x, weights.attn_norm, config.rms_eps, "attn_norm")
+    k = be.add_bias(be.matmul(h, weights.attn_k), weights.attn_k_bias)  # [T, K*E]
+    k = be.rope(k, step.positions, config.rope)
+    v = be.add_bias(be.matmul(h, weights.attn_v), weights.attn_v_bias)  # [T, K*E]
+    x, h = step.prune(x, h)  # [T, D] -> rows that somebody needs
+    q = be.add_bias(be.matmul(h, weights.attn_q), weights.attn_q_bias)  # [T, H*E]
+    q = be.rope(q, step.positions, config.rope)
+    mixed = step.attend(q, k, v, (config.n_heads, config.n_kv_heads), config.attention_scale)  # [T, H*E]
+    a = be.matmul(mixed, weights.attn_output)  # [T, D]
+    step.tap("after_attention", a)
+    x = be.add(x, a)
+    h = be.rms_norm(x, weights.ffn_norm, config.rms_eps, "ffn_norm")
+    g = be.silu_mul(be.matmul(h, weights.ffn_gate), be.matmul(h, weights.ffn_up))  # [T, F]
+    m = be.matmul(g, weights.ffn_down)  # [T, D]
+    step.tap("after_mlp", m)
+    x = be.add(x, m)
+    step.tap("after_layer", x)
+    return x
+
+
+def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, SiteOrigin]:
+    """Rows of the tensor contract for one layer (see `ember.sites`)."""
+    at = f"blk.{layer_index}."
+    attention = tuple(at + name + ".weight" for name in ("attn_q", "attn_k", "attn_v", "attn_output"))
+    attention += tuple(at + name + ".bias" for name in ("attn_q", "attn_k", "attn_v"))
+    mlp = tuple(at + name + ".weight" for name in ("ffn_gate", "ffn_up", "ffn_down"))
+    before = ("token_embd.weight",) if layer_index == 0 else ()
+    return {
+        "before_layer": SiteOrigin("residual stream before the attention addition", None, before),
+        "after_attention": SiteOrigin("contribution before the attention addition", at + "attn_norm.weight", attention),
+        "after_mlp": SiteOrigin("contribution before the MLP addition", at + "ffn_norm.weight", mlp),
+        "after_layer": SiteOrigin("residual stream after the MLP addition", None, attention + mlp),
+    }
