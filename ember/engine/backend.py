@@ -43,6 +43,9 @@ class Backend(Protocol):
     def layer_norm(self, x: Floats, weight: Floats, bias: Floats, eps: float, role: str) -> Floats:
         """(x - mean) / sqrt(variance + eps) · weight + bias over the last axis: [T, D] -> [T, D]."""
 
+    def scale(self, x: Floats, factor: float) -> Floats:
+        """x · factor."""
+
     def add_bias(self, x: Floats, bias: Floats) -> Floats:
         """x + bias: [T, N] and [N] -> [T, N]."""
 

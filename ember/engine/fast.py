@@ -97,6 +97,11 @@ class FastBackend:
         kernels.layer_norm(x, weight, bias, np.float32(eps), out)
         return out
 
+    def scale(self, x: Floats, factor: float) -> Floats:
+        """See `Backend.scale`."""
+        x *= np.float32(factor)
+        return x
+
     def add_bias(self, x: Floats, bias: Floats) -> Floats:
         """See `Backend.add_bias`; writes into x."""
         kernels.add_bias(x, bias)

@@ -23,3 +23,8 @@ class Linear:
     def in_features(self) -> int:
         """Columns of the weight."""
         return self.info.shape[1]
+
+
+def names_of(*linears: Linear) -> tuple[str, ...]:
+    """Names of the tensors that hold `linears`, each once."""
+    return tuple(dict.fromkeys(linear.info.name for linear in linears))

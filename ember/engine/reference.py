@@ -102,6 +102,10 @@ class ReferenceBackend:
         result: Floats = centred / np.sqrt(variance + self.dtype(eps)) * weight + bias
         return result
 
+    def scale(self, x: Floats, factor: float) -> Floats:
+        """See `Backend.scale`."""
+        return x * self.dtype(factor)
+
     def add_bias(self, x: Floats, bias: Floats) -> Floats:
         """See `Backend.add_bias`."""
         return x + bias

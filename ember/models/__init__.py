@@ -14,6 +14,7 @@ from ember.models.tensors import TensorBinder
 
 FAMILIES: Final[dict[str, str]] = {
     "gpt2": "ember.models.gpt2",
+    "gemma3": "ember.models.gemma3",
     "llama": "ember.models.llama",
     "qwen2": "ember.models.qwen2",
     "qwen3": "ember.models.qwen3",

@@ -104,6 +104,18 @@ class KeyReader:
         self.values[self._key(name)] = given if isinstance(found, np.ndarray) else found
         return tuple(given)
 
+    def pattern(self, name: str, n_layers: int, *, default: int | None = None) -> tuple[bool, ...]:
+        """Return which layers slide: an array of booleans, or n for "every n-th layer does not". Raises ModelError."""
+        found = self._fetch(name, default)
+        if isinstance(found, np.ndarray) and found.dtype == np.bool_ and len(found) == n_layers:
+            self.values[self._key(name)] = found.tolist()
+            return tuple(found.tolist())
+        if isinstance(found, int) and not isinstance(found, bool) and 1 <= found <= LARGEST:
+            self.values[self._key(name)] = found
+            return tuple(layer % found != found - 1 for layer in range(n_layers))
+        shown = _short(found.tolist()) if isinstance(found, np.ndarray) else found
+        raise self._fail(name, shown, f"a positive integer or {n_layers} booleans")
+
     def refuse_common(self) -> None:
         """Refuse what no family here runs."""
         for name, (neutral, why) in NEUTRAL.items():

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ember.card import SiteOrigin
 from ember.engine.backend import Backend
-from ember.engine.linear import Linear
+from ember.engine.linear import Linear, names_of
 from ember.engine.rope import Rope
 from ember.engine.step import Step
 from ember.gguf import GGUFFile
@@ -138,11 +138,9 @@ def _bind_layer(config: Config, binder: TensorBinder, index: int) -> LayerWeight
     at = f"blk.{index}."
     return LayerWeights(
         attn_norm=binder.vector(at + "attn_norm.weight", width),
-        attn_q=binder.linear(at + "attn_q.weight", queries, width),
+        **binder.qkv(at, (queries, keys, values), width),
         attn_q_bias=binder.vector(at + "attn_q.bias", queries),
-        attn_k=binder.linear(at + "attn_k.weight", keys, width),
         attn_k_bias=binder.vector(at + "attn_k.bias", keys),
-        attn_v=binder.linear(at + "attn_v.weight", values, width),
         attn_v_bias=binder.vector(at + "attn_v.bias", values),
         attn_output=binder.linear(at + "attn_output.weight", width, mixed),
         ffn_norm=binder.vector(at + "ffn_norm.weight", width),
@@ -177,8 +175,8 @@ def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Flo
 
 def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, SiteOrigin]:
     """Rows of the tensor contract for one layer (see `ember.sites`)."""
-    at = f"blk.{layer_index}."
-    attention = tuple(at + name + ".weight" for name in ("attn_q", "attn_k", "attn_v", "attn_output"))
+    at, w = f"blk.{layer_index}.", weights.layers[layer_index]
+    attention = names_of(w.attn_q, w.attn_k, w.attn_v, w.attn_output)
     attention += tuple(at + name + ".bias" for name in ("attn_q", "attn_k", "attn_v"))
     mlp = tuple(at + name + ".weight" for name in ("ffn_gate", "ffn_up", "ffn_down"))
     before = ("token_embd.weight",) if layer_index == 0 else ()

@@ -51,6 +51,16 @@ class TensorBinder:
             first += rows
         return made
 
+    def qkv(self, at: str, sizes: tuple[int, int, int], in_features: int) -> dict[str, Linear]:
+        """Take a layer's q, k and v of `sizes` rows: three tensors, or one that holds them in this order.
+
+        llama.cpp's converter writes one `attn_qkv` where asked to fuse. Raises ModelError.
+        """
+        roles = dict(zip(("attn_q", "attn_k", "attn_v"), sizes, strict=True))
+        if self.has(at + "attn_qkv.weight"):
+            return self.fused(at + "attn_qkv.weight", roles, in_features)
+        return {role: self.linear(f"{at}{role}.weight", rows, in_features) for role, rows in roles.items()}
+
     def vector(self, name: str, length: int) -> Floats:
         """Take a one-dimensional weight, decoded to float32. Raises ModelError when absent or of another shape."""
         info = self._take(name, (length,))
