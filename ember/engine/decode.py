@@ -62,7 +62,7 @@ class DecodeStep:
     def side(self) -> Floats:
         """See `Step.side`."""
         assert self._side is not None, "the family has no side inputs"
-        return self._side[:, self.layer]
+        return np.ascontiguousarray(self._side[:, self.layer])
 
 
 def evaluate(model: BoundModel, be: Backend, cache: KVCache, alive: Index, tokens: NDArray[np.int32]) -> Floats:

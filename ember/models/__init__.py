@@ -13,11 +13,7 @@ from ember.models.keys import KeyReader
 from ember.models.tensors import TensorBinder
 
 FAMILIES: Final[dict[str, str]] = {
-    "gpt2": "ember.models.gpt2",
-    "gemma3": "ember.models.gemma3",
-    "llama": "ember.models.llama",
-    "qwen2": "ember.models.qwen2",
-    "qwen3": "ember.models.qwen3",
+    name: f"ember.models.{name}" for name in ("gpt2", "llama", "qwen2", "qwen3", "gemma3", "gemma4")
 }
 
 
