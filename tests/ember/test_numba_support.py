@@ -42,8 +42,8 @@ def test_importing_the_reader_does_not_import_numba() -> None:
 @needs_numba
 def test_kernels_keep_the_rules(tmp_path: Path) -> None:
     code = """
-from ember.gguf import kernels
-for kernel in (kernels.f16, kernels.q8_0, kernels.q4_k):
+from ember.gguf.kernels import k_quants, rounds
+for kernel in (rounds.f16, rounds.q8_0, k_quants.q4_k):
     options = kernel.targetoptions
     print(options.get('fastmath'), options['error_model'], options['nogil'], options.get('parallel', False),
           len(kernel.signatures), kernel._can_compile)
@@ -60,7 +60,7 @@ def test_intels_vector_maths_is_off_even_if_asked_for(tmp_path: Path) -> None:
 @needs_numba
 def test_machine_code_is_kept_where_the_hash_of_all_kernel_sources_says(tmp_path: Path) -> None:
     environment = {"EMBER_CACHE_DIR": str(tmp_path)}
-    hits = "from ember.gguf import kernels; print(sum(kernels.q8_0.stats.cache_hits.values()))"
+    hits = "from ember.gguf.kernels import rounds; print(sum(rounds.q8_0.stats.cache_hits.values()))"
     assert python(hits, **environment) == "0"
     (folder,) = (tmp_path / "numba").iterdir()
     assert folder.name.endswith(numba_support.kernel_source_hash()[:16])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ember.errors import InputError, UnsupportedError
 from ember.gguf import decode, decode_fast
-from ember.gguf.kernels import half_at
+from ember.gguf.kernels.halves import half_at
 from ember.gguf.types import DECODED, QUANT_TYPES, TYPES_BY_NAME, QuantType
 from ember.numba_support import HAVE_NUMBA
 
