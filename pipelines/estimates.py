@@ -1,5 +1,6 @@
 """What a run will take before it starts: bytes on disk, private memory of a worker."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,12 +16,20 @@ ROW_INDEX: Final = 48
 """Bytes that the index columns of a row take at most, compressed."""
 GENERATED_ROW: Final = 200
 """Bytes of a generated row without its tokens and text."""
-PROCESS_BYTES: Final = 190_000_000
-"""Private memory of a worker with its libraries and no model."""
-HIDDEN_COPIES: Final = 8
-"""Hidden-wide float32 rows the engine holds per token row at its widest point."""
+PROCESS_BYTES: Final = 125_000_000
+"""Private memory of a worker with its libraries and an open model, before its first unit; measured."""
+SLICE_BYTES: Final = 64 << 20
+"""Decoded weights that the engine holds at a time, at most (`ember.engine.weights`)."""
+HEAD_SLICE_BYTES: Final = 16 << 20
+HEAD_ROWS: Final = 1024
+CHUNK_ROWS: Final = 4096
+"""Rows that go through a layer together, at most (`ember.engine.prefill`)."""
+HIDDEN_COPIES: Final = 12
+"""Hidden-wide float32 rows per token row in a layer: norms, queries, keys, values, attention and its tiles."""
+WRITING: Final = 1.3
+"""Memory of captured rows over their bare size, while one layer after another is written; measured."""
 FFN_COPIES: Final = 2
-"""FFN-wide float32 rows per token row."""
+"""FFN-wide float32 rows per token row in a layer: gate and up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +38,11 @@ class Memory:
 
     process: int
     weights: int
-    """Scratch that one decoded layer, or the head, takes."""
+    """Decoded weights, one slice at a time, and what comes out of a slice of the head."""
     rows: int
     """Working rows of the largest unit."""
     captures: int
-    """Captured rows of the largest unit, twice: as the engine gives them and as they are written."""
+    """Captured rows of the largest unit, and what writing them takes."""
     cache: int
     """Keys and values of the largest unit, when something is generated."""
 
@@ -58,13 +67,14 @@ def table_bytes(plan: Plan) -> dict[str, int]:
 def worker_memory(plan: Plan) -> Memory:
     """Private memory that a worker needs for the largest unit, weights streamed."""
     card = plan.source.card
-    widest = max(plan.units, key=lambda unit: unit.rows_shared)
-    ffn = int(card.hyperparameters.get("feed_forward_length", 4 * card.hidden_size))
+    rows = max(unit.rows_shared for unit in plan.units)
+    ffn = _hyperparameter(plan, "feed_forward_length", 4 * card.hidden_size)
+    working = min(rows, CHUNK_ROWS) * (HIDDEN_COPIES * card.hidden_size + FFN_COPIES * ffn) + rows * card.hidden_size
     return Memory(
         process=PROCESS_BYTES,
-        weights=_largest_layer(plan),
-        rows=widest.rows_shared * FLOAT * (HIDDEN_COPIES * card.hidden_size + FFN_COPIES * ffn),
-        captures=2 * max(_captured(plan, unit) for unit in plan.units),
+        weights=_decoded(plan) + _head(plan),
+        rows=working * FLOAT,
+        captures=round(WRITING * max(_captured(plan, unit) for unit in plan.units)),
         cache=max(_cached(plan, unit) for unit in plan.units) if plan.max_tokens else 0,
     )
 
@@ -109,19 +119,34 @@ def _captured(plan: Plan, unit: PlannedUnit) -> int:
 
 def _cached(plan: Plan, unit: PlannedUnit) -> int:
     card = plan.source.card
-    heads = int(card.hyperparameters.get("attention.head_count", 1))
-    kv_heads = int(card.hyperparameters.get("attention.head_count_kv", heads))
+    heads = _hyperparameter(plan, "attention.head_count", 1)
+    kv_heads = _hyperparameter(plan, "attention.head_count_kv", heads)
+    width = _hyperparameter(plan, "attention.key_length", card.hidden_size // heads) * kv_heads
     positions = unit.rows + (unit.end - unit.start) * plan.max_tokens
-    return 2 * FLOAT * card.n_layers * positions * card.hidden_size * kv_heads // heads
+    return 2 * FLOAT * card.n_layers * positions * width
 
 
-def _largest_layer(plan: Plan) -> int:
-    """Float32 bytes of the block with the most weights."""
-    blocks: dict[str, int] = {}
-    for name, tensor in plan.source.file.tensors.items():
-        if name.startswith("blk."):
-            block, count = ".".join(name.split(".")[:2]), 1
-            for dimension in tensor.shape:
-                count *= dimension
-            blocks[block] = blocks.get(block, 0) + count * FLOAT
-    return max(blocks.values(), default=0)
+def _decoded(plan: Plan) -> int:
+    """Float32 bytes of the largest matrix of a layer, or of the most that is decoded of one at a time."""
+    sizes = [
+        math.prod(tensor.shape) * FLOAT
+        for name, tensor in plan.source.file.tensors.items()
+        if name.startswith("blk.") and tensor.type.name != "F32"
+    ]
+    return min(SLICE_BYTES, max(sizes, default=0))
+
+
+def _head(plan: Plan) -> int:
+    """Bytes of a slice of the head and of the logits that come out of it, where anything asks for logits."""
+    if not (plan.max_tokens or plan.config.guard.positions or any(not SITES[c.site].per_layer for c in plan.captures)):
+        return 0
+    columns = min(plan.source.card.vocab_size, HEAD_SLICE_BYTES // (FLOAT * plan.source.card.hidden_size))
+    rows = min(HEAD_ROWS, max(max(u.end - u.start for u in plan.units), plan.config.guard.positions))
+    # Once as float32, and for likelihoods twice as float64.
+    return HEAD_SLICE_BYTES + rows * columns * (FLOAT + 16)
+
+
+def _hyperparameter(plan: Plan, name: str, default: int) -> int:
+    card = plan.source.card
+    found = card.hyperparameters.get(f"{card.architecture}.{name}", default)
+    return int(found) if isinstance(found, int) else default

@@ -51,14 +51,16 @@ class Meter:
     """Counts rows against the clock."""
 
     def __init__(self, units: int, done: int, rows: int) -> None:
-        self.units, self.done, self._rows, self._seen = units, done, rows, 0
+        self.units, self.done = units, done
+        self._to_do, self._rows, self._tokens = rows, 0, 0
         self._started = time.monotonic()
 
     def add(self, step: Step) -> None:
         """Count a step; a split makes one piece more."""
         if step.receipt is not None:
             self.done += 1
-            self._seen += step.receipt.rows + step.receipt.generated
+            self._rows += step.receipt.rows
+            self._tokens += step.receipt.rows + step.receipt.generated
         elif step.event == "isolated":
             self.done += 1
         elif step.event == "split":
@@ -67,12 +69,16 @@ class Meter:
     @property
     def speed(self) -> float:
         """Tokens per second so far."""
-        return self._seen / max(1e-6, time.monotonic() - self._started)
+        return self._tokens / self._seconds
 
     @property
     def eta(self) -> float | None:
-        """Seconds to come at this speed; None before the first rows."""
-        return max(0, self._rows - self._seen) / self.speed if self._seen else None
+        """Seconds to come, judged by the prompts' rows; None before the first ones are through."""
+        return max(0, self._to_do - self._rows) * self._seconds / self._rows if self._rows else None
+
+    @property
+    def _seconds(self) -> float:
+        return max(1e-6, time.monotonic() - self._started)
 
     def __str__(self) -> str:
         """Speed and time to come."""
