@@ -83,6 +83,7 @@ def _backend(file: GGUFFile, route: str, residence: Residence) -> Backend:
     if route == "reference":
         return ReferenceBackend(WeightStore(file, decode_numpy, residence))
     from ember.engine.fast import FastBackend  # compiles or loads kernels
-    from ember.gguf.decode_fast import decode as decode_fast
+    from ember.gguf import decode_fast
 
-    return FastBackend(WeightStore(file, decode_fast, residence))
+    decode_fast.prepare({info.type for info in file.tensors.values()})
+    return FastBackend(WeightStore(file, decode_fast.decode, residence))

@@ -4,9 +4,10 @@ import struct
 from pathlib import Path
 
 from ember.gguf import open_gguf
+from tests.foundry.blocks import SCALES_AT
 
 NAN, INFINITY = 0x7E00, 0x7C00
-SCALE_AT = {"Q8_0": 0, "Q4_0": 0, "Q4_1": 0, "Q4_K": 0, "Q6_K": 208, "F16": 0}
+SCALE_AT = {name: places[0] for name, places in SCALES_AT.items()}
 """Byte of a block's float16 scale (of F16: the value itself)."""
 
 
