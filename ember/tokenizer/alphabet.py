@@ -6,6 +6,8 @@ U+0120.
 
 from typing import Final
 
+from ember.tokenizer.vocabulary import TokenType, Vocabulary
+
 
 def _characters() -> tuple[str, ...]:
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
@@ -24,3 +26,9 @@ def spelled_bytes(spelling: bytes) -> bytes:
         return bytes(BYTE_OF[character] for character in spelling.decode())
     except (KeyError, UnicodeDecodeError):
         return spelling
+
+
+def token_bytes(vocabulary: Vocabulary, token: int) -> bytes:
+    """Return the bytes that a token stands for: all but ordinary ones stand for their spelling."""
+    spelling = vocabulary.tokens[token]
+    return spelled_bytes(spelling) if vocabulary.types[token] == TokenType.NORMAL else spelling

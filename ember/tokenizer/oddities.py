@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from ember.tokenizer.encoder import Algorithm
 from ember.tokenizer.vocabulary import Bos, TokenType, Vocabulary
 
 _LOOKS_CONTROL: Final = re.compile(rb"<\|[^|\s]+\|>|</?s>|<(?:unk|pad|bos|eos|mask|start_of_turn|end_of_turn)>")
@@ -11,10 +12,15 @@ _LOOKS_CONTROL: Final = re.compile(rb"<\|[^|\s]+\|>|</?s>|<(?:unk|pad|bos|eos|ma
 _SHOWN: Final = 5
 
 
-def oddities(vocabulary: Vocabulary, bos: Bos, *, bos_customary: bool) -> Iterator[str]:
-    """Yield what is odd; `bos_customary` says whether a file that is silent on it means a BOS to be added."""
+def oddities(vocabulary: Vocabulary, bos: Bos, algorithm: Algorithm) -> Iterator[str]:
+    """Yield what is odd."""
     yield from vocabulary.warnings
-    customary = bos_customary if vocabulary.add_bos is None else vocabulary.add_bos
+    if algorithm.bos_always and vocabulary.add_bos is False:
+        yield (
+            f"tokenizer.ggml.add_bos_token is false, but model {vocabulary.model} needs a BOS: one is added, as in "
+            "llama.cpp"
+        )
+    customary = algorithm.bos_customary if vocabulary.add_bos is None or algorithm.bos_always else vocabulary.add_bos
     if customary and bos.token is None:
         yield "no BOS is added, though one is customary for this tokenizer: the file names no usable BOS token"
     entries = vocabulary.tokens[:]

@@ -26,6 +26,16 @@ _LLAMA3: Final = (
     rf"| ?{_MARK}+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN2: Final = _LLAMA3.replace("{1,3}", "")
+_MINICPM5: Final = _LLAMA3.replace("{1,3}", "+")
+_SEED_CODER: Final = _QWEN2.replace(rf" ?{_MARK}+[\r\n]*", rf" ?{_MARK}+")
+_NOT_SMALL: Final = rf"(?:(?![a-z]){LETTER})"
+_NOT_CAPITAL: Final = rf"(?:(?![A-Z]){LETTER})"
+_TEKKEN: Final = (
+    # Words end where small letters are followed by capitals; letters that are not ASCII count as both.
+    rf"{_LEAD}?{_NOT_SMALL}*{_NOT_CAPITAL}+|{_LEAD}?{_NOT_SMALL}+{_NOT_CAPITAL}*|{NUMBER}"
+    rf"| ?{_MARK}+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_VIKING: Final = r" ?[^(\s|.,!?…。，、।۔،)]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,7 @@ class PreTokenizer:
 
 
 _KINDS: Final = (
-    (PreTokenizer("gpt-2", (_GPT2,)), ("phi-2", "mpt", "olmo", "jais")),
+    (PreTokenizer("gpt-2", (_GPT2,)), ("phi-2", "mpt", "olmo", "jais", "a.x-4.0", "mellum", "trillion", "granite-docling")),
     (
         PreTokenizer("llama-bpe", (_LLAMA3,), ignore_merges=True, add_bos=True),
         ("llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
@@ -51,7 +61,12 @@ _KINDS: Final = (
         PreTokenizer("smollm", (NUMBER, _GPT2)),
         ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
     ),
-    (PreTokenizer("qwen2", (_QWEN2,)), ("deepseek-r1-qwen", "megrez", "stablelm2")),
+    (PreTokenizer("qwen2", (_QWEN2,)), ("deepseek-r1-qwen", "megrez", "stablelm2", "kormo", "f2llmv2")),
+    (PreTokenizer("smaug-bpe", (_LLAMA3,)), ()),
+    (PreTokenizer("minicpm5", (f"{NUMBER}{{1,3}}", _MINICPM5), ignore_merges=True), ()),
+    (PreTokenizer("seed-coder", (_SEED_CODER,)), ()),
+    (PreTokenizer("tekken", (_TEKKEN,), ignore_merges=True, add_bos=True), ()),
+    (PreTokenizer("viking", (_VIKING, NUMBER)), ()),
 )
 PRE_TOKENIZERS: Final = {name: kind for kind, aliases in _KINDS for name in (kind.name, *aliases)}
 """Every name that is understood; several names may share a PreTokenizer."""

@@ -5,32 +5,27 @@ from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ember.errors import InputError, TokenizerError
-from ember.tokenizer.alphabet import spelled_bytes
+from ember.tokenizer.encoder import Algorithm, Encoded, Encoder
 from ember.tokenizer.encoding import Encoding, utf8
 from ember.tokenizer.oddities import oddities
-from ember.tokenizer.pretokenizers import PreTokenizer
 from ember.tokenizer.spellings import Piece, Spellings
 from ember.tokenizer.unicode_classes import UNICODE_VERSION
-from ember.tokenizer.vocabulary import Bos, BosRule, TokenType, Vocabulary
-
-if TYPE_CHECKING:
-    from ember.tokenizer.byte_level import ByteLevelBPE
+from ember.tokenizer.vocabulary import SPELT_TYPES, Bos, BosRule, TokenType, Vocabulary
 
 
 class Tokenizer:
     """Made by `load_tokenizer`. Cheap facts and decoding cost nothing; the first encoding builds the merges."""
 
-    def __init__(self, vocabulary: Vocabulary, pre_name: str, pre: PreTokenizer, bos: Bos) -> None:
-        """Use `load_tokenizer`. `pre_name` is what the file calls `pre`."""
+    def __init__(self, vocabulary: Vocabulary, algorithm: Algorithm, bos: Bos) -> None:
+        """Use `load_tokenizer`."""
         self._vocabulary = vocabulary
-        self._pre_name = pre_name
-        self._pre = pre
+        self._algorithm = algorithm
         self._bos = bos
 
     @property
@@ -68,7 +63,7 @@ class Tokenizer:
         """Return this tokenizer with another rule for BOS; raises InputError if there is no BOS to add."""
         if add and self._bos.token is None:
             raise InputError(f"{self._vocabulary.origin}: a BOS is asked for, but the file names none; leave it out")
-        other = Tokenizer(self._vocabulary, self._pre_name, self._pre, replace(self._bos, add=add, rule="override"))
+        other = Tokenizer(self._vocabulary, self._algorithm, replace(self._bos, add=add, rule="override"))
         if "_encoder" in self.__dict__:
             other.__dict__["_encoder"] = self._encoder
         return other
@@ -89,9 +84,15 @@ class Tokenizer:
         """Encode many texts at once as `encode` does, giving ids only: one int32 [tokens] for each text."""
         return [ids for ids, _ in self._encode(texts, add_special=add_special, parse_special=parse_special)]
 
-    def decode(self, ids: ArrayLike) -> str:
-        """Return the text of token ids; bytes that are no UTF-8, as of half a letter, become U+FFFD."""
-        return self.decode_bytes(ids).decode(errors="replace")
+    def decode(self, ids: ArrayLike, *, whole: bool = False) -> str:
+        """Return the text of token ids; bytes that are no UTF-8, as of half a letter, become U+FFFD.
+
+        `whole` says that the ids are of a whole text, as `encode` gives them, and not of a part, as a continuation is:
+        spaces that the tokenizer put there itself (`add_space_prefix`) are then left out, and the text comes back.
+        """
+        if not whole or not self._algorithm.space_prefix:
+            return self.decode_bytes(ids).decode(errors="replace")
+        return b"".join(self._without_prefixes(self.check_ids(ids).tolist())).decode(errors="replace")
 
     def decode_bytes(self, ids: ArrayLike) -> bytes:
         """Return exactly the bytes that token ids stand for; control and unused tokens stand for their spelling."""
@@ -129,14 +130,15 @@ class Tokenizer:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is odd about this tokenizer, one line each; nothing that makes it unusable."""
-        return tuple(oddities(self._vocabulary, self._bos, bos_customary=self._pre.add_bos))
+        return tuple(oddities(self._vocabulary, self._bos, self._algorithm))
 
     def record(self) -> dict[str, Any]:
         """Return what decides token ids, for a run's manifest."""
         return {
             "model": self._vocabulary.model,
-            "pre": self._pre_name,
-            "pre_tokenizer": self._pre.name,
+            "pre": self._algorithm.pre,
+            "pre_tokenizer": self._algorithm.rule,
+            "space_prefix": self._algorithm.space_prefix,
             "unicode": UNICODE_VERSION,
             "vocab_size": self.vocab_size,
             "add_bos": self.add_bos,
@@ -148,15 +150,14 @@ class Tokenizer:
         }
 
     def __repr__(self) -> str:
-        return f"Tokenizer({self._vocabulary.origin!r}, pre={self._pre_name!r}, {self.vocab_size} tokens)"
+        what = f"model={self._vocabulary.model!r}, pre={self._algorithm.pre!r}"
+        return f"Tokenizer({self._vocabulary.origin!r}, {what}, {self.vocab_size} tokens)"
 
     # -- encoding
 
     @cached_property
-    def _encoder(self) -> "ByteLevelBPE":
-        from ember.tokenizer.byte_level import ByteLevelBPE
-
-        return ByteLevelBPE(self._vocabulary, self._pre)
+    def _encoder(self) -> Encoder:
+        return self._algorithm.encoder()
 
     @cached_property
     def _literal(self) -> Spellings:
@@ -177,10 +178,8 @@ class Tokenizer:
     def _spellings(self, *types: TokenType) -> Spellings:
         return Spellings.of((self._vocabulary.spelling(token), token) for token in self._vocabulary.of_type(*types))
 
-    def _encode(
-        self, texts: Sequence[str], *, add_special: bool, parse_special: bool
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-        """Yield for each text its ids and the bytes of it that each stands for, int32 [tokens] both."""
+    def _encode(self, texts: Sequence[str], *, add_special: bool, parse_special: bool) -> Iterator[Encoded]:
+        """Yield for each text its ids and the bytes of it that each stands for."""
         self._check_texts(texts)
         spellings = self._parsed if parse_special else self._literal
         split = [spellings.split(text) for text in texts]
@@ -191,40 +190,37 @@ class Tokenizer:
                 ids, widths = np.append(np.int32(self.bos_id or 0), ids), np.append(np.int32(0), widths)
             yield ids, widths
 
-    def _join(self, pieces: list[Piece], encoded: Iterator[list[int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        parts = [np.array(next(encoded) if isinstance(piece, str) else [piece], np.int32) for piece in pieces]
-        widths = [
-            self._encoder.widths[part] if isinstance(piece, str) else np.array([self._spelt_width(piece)], np.int32)
-            for piece, part in zip(pieces, parts, strict=True)
-        ]
+    def _join(self, pieces: list[Piece], encoded: Iterator[Encoded]) -> Encoded:
+        parts = [next(encoded) if isinstance(piece, str) else self._spelt(piece) for piece in pieces]
         none = np.empty(0, np.int32)
-        return np.concatenate([none, *parts]), np.concatenate([none, *widths])
+        return np.concatenate([none, *(ids for ids, _ in parts)]), np.concatenate(
+            [none, *(widths for _, widths in parts)]
+        )
 
-    def _spelt_width(self, token: int) -> int:
-        return len(self._vocabulary.tokens[token])
+    def _spelt(self, token: int) -> Encoded:
+        return np.array([token], np.int32), np.array([len(self._vocabulary.tokens[token])], np.int32)
 
     def _check_texts(self, texts: Iterable[str]) -> None:
-        missing = self._encoder.missing
         for index, text in enumerate(texts):
             what = f"text {index}" if index else "text"
-            data = utf8(text, what)
-            if missing and len(data.translate(None, missing)) < len(data):
-                raise self._no_token(what, text)
-
-    def _no_token(self, what: str, text: str) -> InputError:
-        at, byte = next(
-            (at, byte)
-            for at, character in enumerate(text)
-            for byte in character.encode()
-            if byte in self._encoder.missing
-        )
-        return InputError(
-            f"{what}: U+{ord(text[at]):04X} at character {at} cannot be encoded: no token of {self._vocabulary.origin} "
-            f"stands for its byte 0x{byte:02X} (llama.cpp would drop it silently); take that character out"
-        )
+            utf8(text, what)
+            lacking = self._encoder.lacking(text)
+            if lacking:
+                at, byte = lacking
+                raise InputError(
+                    f"{what}: U+{ord(text[at]):04X} at character {at} cannot be encoded: no token of "
+                    f"{self._vocabulary.origin} stands for its byte 0x{byte:02X} (llama.cpp would drop it silently or "
+                    "stop); take that character out"
+                )
 
     # -- decoding
 
     def _bytes_of(self, token: int) -> bytes:
-        spelling = self._vocabulary.tokens[token]
-        return spelled_bytes(spelling) if self._vocabulary.types[token] == TokenType.NORMAL else spelling
+        return self._algorithm.token_bytes(self._vocabulary, token)
+
+    def _without_prefixes(self, ids: list[int]) -> Iterator[bytes]:
+        """Yield the bytes of each token; the space that encoding put before a stretch of text is left out."""
+        begins = True
+        for token in ids:
+            yield self._bytes_of(token).removeprefix(b" ") if begins else self._bytes_of(token)
+            begins = self._vocabulary.types[token] in SPELT_TYPES

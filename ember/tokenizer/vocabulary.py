@@ -13,6 +13,8 @@ from ember.errors import TokenizerError
 from ember.gguf import GGUFFile, StringArray
 
 PREFIX: Final = "tokenizer.ggml."
+SCORED_MODEL: Final = "llama"
+"""The model whose ids come from scores; others carry scores that mean nothing."""
 SPECIAL_ROLES: Final = ("bos", "eos", "eot", "eom", "unknown", "padding")
 """Roles whose token a file may name, in `tokenizer.ggml.<role>_token_id`."""
 
@@ -29,6 +31,10 @@ class TokenType(IntEnum):
     BYTE = 6
 
 
+SPELT_TYPES: Final = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
+"""Types whose tokens are found by their spelling, before a text is encoded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """Tokens of one file and what it says about them."""
@@ -41,6 +47,10 @@ class Vocabulary:
     types: NDArray[np.int32]
     """TokenType of each token [vocab_size]."""
     merges: StringArray | None
+    scores: NDArray[np.float32] | None
+    """Score of each token [vocab_size], which decides ids of model `llama` alone; None for any other."""
+    add_space_prefix: bool | None
+    """What the file says; None if it is silent."""
     special_ids: Mapping[str, int]
     """Token of each role that the file names and that exists."""
     add_bos: bool | None
@@ -61,13 +71,15 @@ class Vocabulary:
         return ids
 
     def sha256(self) -> str:
-        """Return a hash of tokens, merges and types, the same whatever file holds them."""
+        """Return a hash of tokens, merges, types and scores, the same whatever file holds them."""
         digest = hashlib.sha256()
         for strings in (self.tokens, self.merges or ()):
             entries = list(strings)
             digest.update(np.array([len(entries), *map(len, entries)], "<u8").tobytes())
             digest.update(b"".join(entries))
         digest.update(self.types.astype("<i4").tobytes())
+        if self.scores is not None:
+            digest.update(self.scores.astype("<f4").tobytes())
         return digest.hexdigest()
 
 
@@ -94,6 +106,8 @@ class _Reader:
             tokens=tokens,
             types=self._types(len(tokens)),
             merges=self._get("merges", "ARRAY[STRING]"),
+            scores=self._scores(len(tokens)) if model == SCORED_MODEL else None,
+            add_space_prefix=self._get("add_space_prefix", "BOOL"),
             special_ids=self._special_ids(len(tokens)),
             add_bos=self._add_bos(),
             warnings=tuple(self.warnings),
@@ -122,6 +136,18 @@ class _Reader:
         if unknown.size:
             raise self._error("token_type", f"token {unknown[0]} has type {types[unknown[0]]}; 0 to 6 are known")
         return types
+
+    def _scores(self, count: int) -> NDArray[np.float32]:
+        scores: NDArray[np.float32] | None = self._get("scores", "ARRAY[FLOAT32]")
+        if scores is None:
+            what = f"absent; model {SCORED_MODEL} joins what gives the token of the highest score"
+            raise self._error("scores", f"{what}, so it needs them: convert the model again")
+        if len(scores) != count:
+            raise self._error("scores", f"{len(scores)} entries for {count} tokens; one for each is expected")
+        unordered = np.flatnonzero(np.isnan(scores))
+        if unordered.size:
+            raise self._error("scores", f"token {unordered[0]} has the score NaN; a number is expected")
+        return scores
 
     def _special_ids(self, count: int) -> dict[str, int]:
         ids = {}

@@ -1,15 +1,19 @@
-"""Record llama.cpp's token ids: `python -m tests.foundry.record_tokens --shared ../shared --smollm2 FILE`.
+"""Record llama.cpp's token ids: `python -m tests.foundry.record_tokens --shared ../shared --smollm2 F --gemma3 F`.
 
 Needs the extra `reference`. Writes tests/ember/tokenizer/data: `texts.json`; `merges.json`, of the tiny vocabulary;
 `<vocabulary>-<pre>.npz` with the ids of every text, taken literally and with special tokens parsed, for the tiny
 vocabulary (which tests can make) and for real ones (which they need a file for); `facts.json` with llama.cpp's rule for
 BOS, and whether each alias of a `pre` gives the ids of the one that it stands for; and, with `--classes` (two
 minutes), `classes.json`: which code points llama.cpp takes for letters, numbers and white space.
+
+Of the many random strings (`strings.json.xz`) `digests.npz` has a digest of each one's ids, for every algorithm and
+every way to cut words.
 """
 
 import argparse
 import ctypes
 import json
+import lzma
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -21,13 +25,25 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from ember.tokenizer.pretokenizers import PRE_TOKENIZERS
+from tests.foundry.token_digests import digests
+from tests.foundry.token_strings import make_dense_strings, make_strings
 from tests.foundry.token_texts import make_texts
-from tests.foundry.tokenizer_files import USER_DEFINED, byte_level, tiny
+from tests.foundry.tokenizer_files import (
+    USER_DEFINED,
+    VocabularyFile,
+    byte_level,
+    dense,
+    gemma4,
+    tiny,
+    tiny_gemma4,
+    tiny_sentencepiece,
+)
 from tests.foundry.vocab import byte_characters
 
 DATA = Path(__file__).parents[1] / "ember" / "tokenizer" / "data"
 PRES = ("gpt-2", "llama-bpe", "smollm", "qwen2")
 N_MERGES = 700
+N_METASPACE_MERGES = 600
 SURROGATES = range(0xD800, 0xE000)
 SEPARATOR = "<SEP>"
 BEFORE = ("x", "1", "!")
@@ -48,11 +64,20 @@ class LlamaCpp:
         vocabulary = llama_cpp.llama_model_get_vocab(self._llama._model.model)
         return bool(llama_cpp.llama_vocab_get_add_bos(vocabulary))
 
+    def text(self, ids: list[int]) -> bytes:
+        """Return what llama.cpp makes of the ids of a whole text."""
+        buffer = ctypes.create_string_buffer(1 << 20)
+        row = (ctypes.c_int32 * len(ids))(*ids)
+        vocabulary = llama_cpp.llama_model_get_vocab(self._llama._model.model)
+        size = llama_cpp.llama_detokenize(vocabulary, row, len(ids), buffer, len(buffer), False, True)
+        return buffer.raw[:size]
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, required=True)
     parser.add_argument("--smollm2", type=Path, required=True)
+    parser.add_argument("--gemma3", type=Path, required=True)
     parser.add_argument("--classes", action="store_true")
     arguments = parser.parse_args()
     llama_cpp.llama_log_set(_silence, ctypes.c_void_p(0))
@@ -68,7 +93,15 @@ def main() -> None:
         for pre in PRES:
             _record(f"tiny-{pre}", tiny(merges, pre).write(scratch / f"{pre}.gguf"), texts)
             _record(f"real-{pre}", real[pre], texts)
-        _write("facts.json", _facts(merges, texts, scratch))
+        strings = make_strings()
+        (DATA / "strings.json.xz").write_bytes(lzma.compress(json.dumps(strings, ensure_ascii=False).encode()))
+        metaspace = _train_metaspace(strings)
+        (DATA / "metaspace_merges.json").write_text(json.dumps(metaspace, ensure_ascii=False, indent=0) + "\n")
+        real |= {"llama-spm": vocabularies / "ggml-vocab-llama-spm.gguf", "gemma3": arguments.gemma3}
+        real["gemma4"] = vocabularies / "ggml-vocab-gemma-4.gguf"
+        columns = _digest_columns(strings, real, merges, metaspace, scratch)
+        np.savez_compressed(DATA / "digests.npz", **columns)
+        _write("facts.json", _facts(scratch) | _metaspace_facts(strings, metaspace, scratch))
         if arguments.classes:
             _write("classes.json", _classes(scratch))
 
@@ -109,13 +142,70 @@ def _columns(name: str, rows: list[list[int]]) -> dict[str, Any]:
     return {f"{name}_ids": ids, f"{name}_counts": np.array([len(row) for row in rows], np.int32)}
 
 
-def _facts(merges: list[str], texts: list[str], scratch: Path) -> dict[str, Any]:
-    canonical = {pre: [LlamaCpp(scratch / f"{pre}.gguf").ids(text) for text in texts] for pre in PRES}
-    facts = {"llama_cpp_python": llama_cpp.__version__, "adds_bos": {}, "aliases": {}}
+def _train_metaspace(strings: list[str]) -> list[str]:
+    """Return merges of text whose spaces are `▁`; none makes a newline or a token that is spelt `<...>`."""
+    engine = Tokenizer(models.BPE())
+    engine.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    trainer = trainers.BpeTrainer(vocab_size=1600, limit_alphabet=180)
+    plain = (string for string in strings if "<" not in string)
+    engine.train_from_iterator((line for string in plain for line in string.split("\n")), trainer)
+    pairs = json.loads(engine.to_str())["model"]["merges"]
+    return [" ".join(pair) for pair in pairs][:N_METASPACE_MERGES]
+
+
+def _digest_columns(
+    strings: list[str], real: dict[str, Path], merges: list[str], metaspace: list[str], scratch: Path
+) -> dict[str, Any]:
+    made: dict[str, VocabularyFile] = {f"tiny-{pre}": tiny(merges, pre) for pre in PRES}
+    made |= {
+        "tiny-llama": tiny_sentencepiece(metaspace, prefix=True),
+        "tiny-llama-bare": tiny_sentencepiece(metaspace, prefix=False),
+        "tiny-gemma4": tiny_gemma4(metaspace),
+    }
+    paths = {name: file.write(scratch / f"{name}.gguf") for name, file in made.items()}
+    paths |= {f"real-{name}": path for name, path in real.items()}
+    columns: dict[str, Any] = {}
+    for name, path in paths.items():
+        llama = LlamaCpp(path)
+        literal = digests([llama.ids(string) for string in strings])
+        parsed = digests([llama.ids(string, special=True) for string in strings])
+        columns[f"{name}.literal"] = literal
+        columns[f"{name}.parsed_rows"] = np.flatnonzero(literal != parsed).astype(np.uint16)
+        columns[f"{name}.parsed"] = parsed[literal != parsed]
+        print(f"{name}: {len(strings)} strings")
+    for name in sorted({kind.name for kind in PRE_TOKENIZERS.values()}):
+        columns[f"dense-{name}"] = digests(_dense_ids(name, scratch)[0])
+    return columns
+
+
+def _dense_ids(pre: str, scratch: Path) -> tuple[list[list[int]], bool]:
+    """Return the ids of the dense strings, and the rule for BOS."""
+    llama = LlamaCpp(dense(pre).write(scratch / "dense.gguf"))
+    return [llama.ids(text) for text in make_dense_strings()], llama.adds_bos()
+
+
+def _metaspace_facts(strings: list[str], metaspace: list[str], scratch: Path) -> dict[str, Any]:
+    """Record the rule for BOS of the models that have no `pre`, and of how many strings the ids give the text."""
+    files = {
+        "llama": tiny_sentencepiece(metaspace, prefix=True),
+        "llama-bare": tiny_sentencepiece(metaspace, prefix=False),
+        "gemma4": gemma4(metaspace).but(add_bos_token=False),
+    }
+    adds_bos, comes_back = {}, {}
+    for name, file in files.items():
+        llama = LlamaCpp(file.write(scratch / f"{name}.gguf"))
+        adds_bos[name] = llama.adds_bos()
+        wanted = [string.replace("▁", " ").encode() for string in strings]
+        comes_back[name] = sum(llama.text(llama.ids(one)) == text for one, text in zip(strings, wanted, strict=True))
+    return {"metaspace_adds_bos": adds_bos, "metaspace_comes_back": comes_back}
+
+
+def _facts(scratch: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = {"llama_cpp_python": llama_cpp.__version__, "adds_bos": {}, "aliases": {}}
+    canonical = {kind.name: _dense_ids(kind.name, scratch)[0] for kind in PRE_TOKENIZERS.values()}
     for name, kind in PRE_TOKENIZERS.items():
-        llama = LlamaCpp(tiny(merges, name).write(scratch / "alias.gguf"))
-        facts["adds_bos"][name] = llama.adds_bos()
-        facts["aliases"][name] = kind.name if [llama.ids(text) for text in texts] == canonical[kind.name] else None
+        ids, facts["adds_bos"][name] = _dense_ids(name, scratch)
+        facts["aliases"][name] = kind.name if ids == canonical[kind.name] else None
     return facts
 
 

@@ -227,10 +227,10 @@ LONG = [
 def make_texts() -> list[str]:
     """Return the texts, the Arabic half first; none stands twice."""
     random = Random(SEED)
-    arabic = [*ARABIC, *(_arabic(random) for _ in range(N_RANDOM))]
+    arabic = [*ARABIC, *(arabic_text(random) for _ in range(N_RANDOM))]
     general = [*GENERAL, *LONG, *SPELT, *CONTRACTIONS, *(f"!{space}x{space}{space}y" for space in SPACES)]
-    general += [_general(random) for _ in range(N_RANDOM)]
-    arabic += [_mixed(random) for _ in range(len(general) - len(arabic))]
+    general += [general_text(random) for _ in range(N_RANDOM)]
+    arabic += [mixed_text(random) for _ in range(len(general) - len(arabic))]
     return list(dict.fromkeys([*arabic, *general]))
 
 
@@ -252,21 +252,21 @@ def _joined(random: Random, words: list[str]) -> str:
     return "".join(word + random.choice(gaps) for word in words)
 
 
-def _arabic(random: Random) -> str:
+def arabic_text(random: Random) -> str:
     extra = [*DIGITS, *PUNCTUATION]
     return _joined(
         random, [random.choice([_word(random)] * 4 + [random.choice(extra)]) for _ in range(random.randint(1, 7))]
     )
 
 
-def _mixed(random: Random) -> str:
+def mixed_text(random: Random) -> str:
     pools = [WORDS, DIGITS, PUNCTUATION, BIDI, EMOJI, SPELT, OTHER]
     return _joined(
         random, [random.choice([_word(random)] * 2 + [random.choice(random.choice(pools))]) for _ in range(6)]
     )
 
 
-def _general(random: Random) -> str:
+def general_text(random: Random) -> str:
     pools = [WORDS, WORDS, DIGITS, PUNCTUATION, CONTRACTIONS, SPACES, CONTROLS, EMOJI, OTHER, OTHER, SPELT, INVISIBLE]
     return "".join(
         random.choice(random.choice(pools)) + random.choice(["", "", " ", "  "]) for _ in range(random.randint(2, 9))

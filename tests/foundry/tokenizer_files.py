@@ -1,4 +1,4 @@
-"""Vocabulary-only GGUF files of byte-level BPE, made by gguf's own writer, for tests of tokenizers and recordings."""
+"""Vocabulary-only GGUF files, made by gguf's own writer, for tests of tokenizers and recordings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,9 +7,10 @@ from typing import Any
 
 import gguf
 
+from tests.foundry.token_strings import dense_merges, dense_words
 from tests.foundry.vocab import byte_characters
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 EXTRAS = (
     ("<unk>", UNKNOWN),
     ("<|begin|>", CONTROL),
@@ -85,3 +86,60 @@ def tiny(merges: Sequence[str], pre: str) -> VocabularyFile:
     """Describe the vocabulary that the recordings of `tests/foundry/record_tokens.py` are of."""
     file = byte_level(merges)
     return file.but(pre=pre, bos_token_id=file.id_of("<|begin|>"), eos_token_id=file.id_of("<|end|>"))
+
+
+METASPACE_EXTRAS = (
+    ("<tool>", USER_DEFINED),
+    ("  ", USER_DEFINED),
+    ("\n\n", USER_DEFINED),
+    ("<|im_end|>", CONTROL),
+    ("<|unused1|>", UNUSED),
+)
+"""Tokens that no merge gives, in vocabularies whose space is `▁`."""
+ORPHANS = ("ﷺﷲ", "ꙮ▁", "ⅫⅫⅫ")
+"""Tokens of characters that are no tokens themselves: merging may reach the first two, not the third."""
+SPECIALS = (("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL))
+BYTES = tuple((f"<0x{byte:02X}>", BYTE) for byte in range(256))
+
+
+def sentencepiece(
+    entries: Sequence[tuple[str, float]], extras: Sequence[tuple[str, int]] = (), *, with_bytes: bool = True
+) -> VocabularyFile:
+    """Describe a vocabulary of model `llama`: specials, bytes, tokens with their scores, and extras of score 0."""
+    before = [*SPECIALS, *(BYTES if with_bytes else ())]
+    listed = [*before, *((text, NORMAL) for text, _ in entries), *extras]
+    scores = [0.0] * len(before) + [float(score) for _, score in entries] + [0.0] * len(extras)
+    file = VocabularyFile([text for text, _ in listed], None, [kind for _, kind in listed])
+    return file.but(model="llama", pre="default", scores=scores, bos_token_id=1, eos_token_id=2, unknown_token_id=0)
+
+
+def gemma4(merges: Sequence[str], extras: Sequence[tuple[str, int]] = ()) -> VocabularyFile:
+    """Describe a vocabulary of model `gemma4`: specials, bytes, all that the merges are of or make, and extras."""
+    parts = [part for merge in merges for part in (*merge.split(" "), merge.replace(" ", ""))]
+    listed = [*SPECIALS, *BYTES, *((text, NORMAL) for text in dict.fromkeys(parts)), *extras]
+    file = VocabularyFile([text for text, _ in listed], merges, [kind for _, kind in listed])
+    return file.but(model="gemma4", pre=None, bos_token_id=1, eos_token_id=2, unknown_token_id=0)
+
+
+def tiny_sentencepiece(merges: Sequence[str], *, prefix: bool) -> VocabularyFile:
+    """Describe the recorded vocabulary of model `llama`: every three merges share a score, so that place decides.
+
+    `prefix` is what it says of a space before each text.
+    """
+    made = [merge.replace(" ", "") for merge in merges]
+    characters = dict.fromkeys(part for merge in merges for part in merge.split(" ") if len(part) == 1)
+    scored = [(text, -float(rank // 3)) for rank, text in enumerate(dict.fromkeys(made))]
+    scored += [(text, -1000.0 - rank) for rank, text in enumerate(characters)]
+    scored += [(text, -2000.0) for text in ORPHANS]
+    return sentencepiece(scored, METASPACE_EXTRAS).but(add_space_prefix=prefix)
+
+
+def tiny_gemma4(merges: Sequence[str]) -> VocabularyFile:
+    """Describe the recorded vocabulary of model `gemma4`; five newlines are a token that no merge makes."""
+    return gemma4(["\n \n", "\n\n \n", *merges], [*METASPACE_EXTRAS[:2], ("\n" * 5, NORMAL), ("<|im_end|>", CONTROL)])
+
+
+def dense(pre: str) -> VocabularyFile:
+    """Describe the byte-level vocabulary in which nearly every cut shows, under a `pre`."""
+    file = byte_level(dense_merges(), extras=(("<|begin|>", CONTROL),), words=dense_words())
+    return file.but(pre=pre, bos_token_id=file.id_of("<|begin|>"))

@@ -3,17 +3,18 @@
 import json
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ember.errors import TokenizerError, UnsupportedError
+from ember.errors import TokenizerError
 from ember.positions import tokens_of_span
 from ember.tokenizer import Encoding, Tokenizer, load_tokenizer
 from tests.foundry.token_texts import SPACES
-from tests.foundry.tokenizer_files import CONTROL, NORMAL, byte_level
+from tests.foundry.tokenizer_files import CONTROL, NORMAL, byte_level, sentencepiece
 
 PRES = ("gpt-2", "llama-bpe", "smollm", "qwen2")
 Load = Callable[..., Tokenizer]
@@ -35,12 +36,14 @@ def test_t04_whole_word_before_merges_only_for_llama_bpe(load: Load) -> None:
 
 
 def test_t06_the_model_decides_the_algorithm_not_which_lists_are_there(load: Load) -> None:
+    scored = sentencepiece([("a", -9), ("b", -9), ("c", -9), ("ab", -2), ("bc", -1)]).but(add_space_prefix=False)
+    with_merges = replace(scored, merges=["a b"])
     file = byte_level(["a b"])
-    with pytest.raises(UnsupportedError, match=r"tokenizer.ggml.model: 'llama' is not supported; supported: gpt2"):
-        load(file.but(model="llama", scores=[0.0] * len(file.tokens)))
+    with_scores = file.but(scores=[float(i) for i in range(len(file.tokens))])
 
-    with_scores = load(file.but(scores=[float(i) for i in range(len(file.tokens))]))
-    assert _ids(with_scores, "ab") == [file.id_of("ab")]
+    assert _ids(load(scored), "abc") == [scored.id_of("a"), scored.id_of("bc")]
+    assert _ids(load(with_merges), "abc") == [scored.id_of("a"), scored.id_of("bc")]
+    assert _ids(load(with_scores), "ab") == [file.id_of("ab")]
 
 
 def test_t06_gpt2_without_merges_is_refused(load: Load) -> None:
