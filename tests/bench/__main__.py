@@ -1,6 +1,6 @@
 """Time the extraction of every layer's last token from 200 prompts: Ember against what a user would run instead.
 
-EMBER_REFERENCE_PYTHON=python-with-llama-cpp python -m tests.bench MODEL-Q8_0.gguf [--out FOLDER] [--rounds 5]
+EMBER_REFERENCE_PYTHON=python-with-llama-cpp python -m tests.bench MODEL-Q8_0.gguf [--out FOLDER] …
 """
 
 import argparse
@@ -20,13 +20,12 @@ from tests.bench.rounds import Contender, fastest, measure
 from tests.bench.table import as_line, as_markdown
 from tests.bench.workload import rows_after_sharing, texts
 
-THREADS = 2
 SEARCHED = 48  # prompts with which settings are tried
 
 
 def main() -> None:
     arguments = _arguments()
-    work = _Work(arguments.model, arguments.reference)
+    work = _Work(arguments.model, arguments.reference, arguments.threads)
     contenders = work.ember() + work.peers() + work.ceilings()
     timings = measure(contenders, arguments.rounds)
     work.check(contenders)
@@ -38,6 +37,7 @@ def main() -> None:
         "tokens": work.tokens,
         "rows_after_sharing": work.rows,
         "rounds": arguments.rounds,
+        "threads": arguments.threads,
         "contenders": {label: as_line(timing, work.tokens) for label, timing in timings.items()},
     }
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -50,8 +50,8 @@ def main() -> None:
 class _Work:
     """The prompts, and the contenders that are to do them."""
 
-    def __init__(self, model: str, reference: str | None) -> None:
-        self._model, self._reference = str(Path(model).resolve()), reference
+    def __init__(self, model: str, reference: str | None, threads: int) -> None:
+        self._model, self._reference, self._threads = str(Path(model).resolve()), reference, threads
         opened = ember.open(model)
         self.prompts = [list(map(int, opened.tokenizer.encode(text).ids)) for text in texts()]
         self.tokens = sum(map(len, self.prompts))
@@ -60,10 +60,11 @@ class _Work:
         self._shape = {"layers": opened.n_layers, "d": opened.hidden_size}
 
     def ember(self) -> list[Contender]:
-        return [
-            self._contender("Ember, one process, 2 threads", sys.executable, peer="ember"),
-            self._contender("Ember, two processes of 1 thread", sys.executable, peer="ember", threads=1, parts=2),
-        ]
+        one = [self._contender("Ember", sys.executable, peer="ember")]
+        if self._threads == 1:
+            return one
+        label = f"Ember, {self._threads} processes of 1 thread"
+        return [*one, self._contender(label, sys.executable, peer="ember", threads=1, parts=self._threads)]
 
     def ceilings(self) -> list[Contender]:
         keys, width = self._keys, self._shape["d"] // int(self._keys["llama.attention.head_count"])
@@ -83,12 +84,12 @@ class _Work:
             return []
         single = {"batch": self.tokens, "kv": "F16", "flash": False}
         variants = [
-            {"batch": batch, "kv": "F16", "flash": flash} for batch in (128, 256, 512, 1024) for flash in (False, True)
+            {"batch": batch, "kv": "F16", "flash": flash} for batch in (128, 256, 512) for flash in (False, True)
         ]
         return [
             self._contender("llama.cpp, one batch of all", self._reference, peer="llama.cpp", variant=single),
             self._best("llama.cpp, best batch", "llama.cpp", variants),
-            self._best("Hugging Face, float32", "transformers", [{"batch": batch} for batch in (16, 50, 200)]),
+            self._best("Hugging Face, float32", "transformers", [{"batch": batch} for batch in (16, 50)]),
         ]
 
     def check(self, contenders: Sequence[Contender]) -> None:
@@ -119,7 +120,7 @@ class _Work:
 
     def _contender(self, label: str, python: str, *, parts: int = 1, **request: Any) -> Contender:
         kept = str(self._kept(label)) if parts == 1 else None
-        common = {"model": self._model, "prompts": self.prompts, "threads": THREADS, "keep": kept}
+        common = {"model": self._model, "prompts": self.prompts, "threads": self._threads, "keep": kept}
         return Contender(label, python, {**common, **request}, parts)
 
     @staticmethod
@@ -139,6 +140,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("model")
     parser.add_argument("--out", type=Path, default=Path("outputs/bench"))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--reference", default=os.environ.get("EMBER_REFERENCE_PYTHON"))
     return parser.parse_args()
 

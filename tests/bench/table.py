@@ -11,28 +11,33 @@ def as_line(timing: Timing, tokens: int) -> dict[str, Any]:
         "seconds": timing.seconds,
         "median_seconds": timing.median,
         "tokens_per_second": tokens / timing.median,
+        "cpu_seconds": timing.cpu_seconds,
+        "median_cpu_seconds": timing.median_cpu,
         "about": timing.about,
     }
 
 
 def as_markdown(record: dict[str, Any]) -> str:
-    """Write one line a contender: seconds (least, median, most), tokens a second, how often the first one's time."""
+    """Write one line a contender: wall and processor seconds, tokens a second, how many times the first one's time."""
     lines = record["contenders"]
-    reference = next(iter(lines.values()))["median_seconds"]
+    ours = next(iter(lines.values()))
     machine = record["machine"]
     head = (
         f"Hidden states of every layer at the last token of {record['prompts']} prompts ({record['tokens']} tokens, "
-        f"{record['rows_after_sharing']} rows after sharing prefixes), {record['model']}; {record['rounds']} "
-        f"interleaved rounds on {machine['processor']}, {machine['cores']} cores, {record['when']}. "
+        f"{record['rows_after_sharing']} rows after sharing), {record['model']}, {record['threads']} thread(s); "
+        f"{record['rounds']} interleaved rounds on {machine['processor']}, {machine['cores']} cores, {record['when']}. "
         "These figures belong to this machine: compare lines, not machines.\n"
     )
-    rows = ["| | seconds: least, median, most | tokens/s | of Ember's time |", "|---|---|---|---|"]
+    rows = [
+        "| | seconds: least, median, most | tokens/s | times Ember's | processor s: least, median | times Ember's |",
+        "|---|---|---|---|---|---|",
+    ]
     for label, line in lines.items():
-        seconds = line["seconds"]
-        spread = f"{min(seconds):.2f}, {line['median_seconds']:.2f}, {max(seconds):.2f}"
-        rows.append(
-            f"| {label} | {spread} | {line['tokens_per_second']:.0f} | {line['median_seconds'] / reference:.2f} |"
-        )
+        wall = f"{min(line['seconds']):.2f}, {line['median_seconds']:.2f}, {max(line['seconds']):.2f}"
+        used = f"{min(line['cpu_seconds']):.2f}, {line['median_cpu_seconds']:.2f}"
+        slower = line["median_seconds"] / ours["median_seconds"]
+        dearer = line["median_cpu_seconds"] / ours["median_cpu_seconds"]
+        rows.append(f"| {label} | {wall} | {line['tokens_per_second']:.0f} | {slower:.2f} | {used} | {dearer:.2f} |")
     details = [f"- {label}: {_details(line['about'])}" for label, line in lines.items()]
     return "\n".join([head, *rows, "", *details]) + "\n"
 

@@ -1,7 +1,7 @@
 """One contender in a process of its own: JSON lines in, JSON lines out (run by `tests.bench`, in any interpreter).
 
 In, once: {"peer", "model", "prompts", "threads", "keep"?, …}; then "run" lines.
-Out, once: {"about"}; then {"seconds"} for each run.
+Out, once: {"about"}; then {"seconds", "cpu_seconds"} for each run.
 """
 
 import json
@@ -30,9 +30,9 @@ def main() -> None:
         np.save(keep, states)
     _answer(answers, {"about": peer.about, "shape": states.shape})
     for _ in sys.stdin:
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         peer.run()
-        _answer(answers, {"seconds": time.perf_counter() - started})
+        _answer(answers, {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - used})
 
 
 def _answer(stream: TextIO, record: dict[str, Any]) -> None:
