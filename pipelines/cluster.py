@@ -67,6 +67,7 @@ class DaskExecutor:
         self._tasks: dict[str, tuple[UnitTask, Any]] = {}
         self._run = uuid.uuid4().hex[:8]
         self.workers = workers
+        self._watchdog = watchdog.name
         client.register_plugin(watchdog)
 
     def __enter__(self) -> Self:
@@ -111,6 +112,9 @@ class DaskExecutor:
             with suppress(Exception):
                 future.cancel()
         self._tasks.clear()
+        # On a cluster of somebody else the watch ends with the run.
+        with suppress(Exception):
+            self._client.unregister_worker_plugin(self._watchdog, nanny=True)
 
     def _others(self, avoid: str) -> list[str] | None:
         if not avoid:
@@ -199,8 +203,8 @@ def connect(scheduler: Any) -> Iterator[Any]:
 
 
 def worker_total(client: Any) -> int:
-    """Worker threads that a connected cluster has at the moment: each runs one unit at a time."""
-    return sum(told["nthreads"] for told in client.scheduler_info(n_workers=-1)["workers"].values())
+    """Worker processes that a connected cluster has at the moment: each runs one unit at a time."""
+    return len(client.scheduler_info(n_workers=-1)["workers"])
 
 
 def _wait_for_workers(client: Any, scheduler: Any) -> None:

@@ -79,7 +79,7 @@ def enter(run_dir: Path, current: RunIdentity) -> None:
     """
     stored = _read(run_dir)
     if stored is None:
-        _refuse_foreign(run_dir)
+        refuse_foreign(run_dir)
         _store(run_dir, current)
         return
     changes = differences(stored, current.record)
@@ -125,7 +125,10 @@ def _stimuli_changes(old: list[list[str]], new: list[list[str]]) -> list[str]:
     return lines
 
 
-def _refuse_foreign(run_dir: Path) -> None:
+def refuse_foreign(run_dir: Path) -> None:
+    """Raise IdentityError if `run_dir` holds files but no run: nothing is written among them."""
+    if not run_dir.is_dir() or (run_dir / IDENTITY).exists():
+        return
     found = sorted(path.name for path in run_dir.iterdir() if path.name != STATE_DIR)
     if found:
         shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from pipelines import placing
 from pipelines.errors import LockedError
 from pipelines.state import LOCK
 
@@ -42,7 +43,8 @@ class Owner:
 def locked(run_dir: Path) -> Iterator[None]:
     """Hold the lock of `run_dir`, whose `.ember` exists; raises LockedError at once when another process has it."""
     path = run_dir / LOCK
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with placing.disk_errors(run_dir, "cannot lock the run directory", 0):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         _acquire(descriptor, path)
         _write(descriptor, asdict(_me()))
@@ -67,6 +69,11 @@ def _acquire(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise LockedError(_refusal(path, _wait_for_owner(path))) from None
+    except OSError:
+        # A file system without locks: the text alone decides.
+        owner = owner_of(path.parent.parent)
+        if owner and owner.host == socket.gethostname():
+            raise LockedError(_refusal(path, owner)) from None
     owner = _read(path)
     if owner and owner.host != socket.gethostname():
         raise LockedError(

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipelines.config import RunConfig, load_config
 from pipelines.errors import LockedError
+from pipelines.identity import refuse_foreign
 from pipelines.lock import locked, owner_of
 from pipelines.plan import make_plan
 from pipelines.progress import Reporter, Shown, Silent
@@ -41,6 +42,7 @@ def run(
     owner = owner_of(run_dir)
     if owner is not None:
         raise LockedError(f"{run_dir} is being written by {owner}; wait for it or use another output.dir")
+    refuse_foreign(run_dir)
     plan = make_plan(config)
     for note in plan.notes:
         reporter.say(f"note: {note}")

@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from pipelines import journal, placing, worker
 from pipelines.canonical import canonical_json
 from pipelines.crew import Crew, plan_crew
 from pipelines.drive import GATE, Drive
+from pipelines.errors import RunError
 from pipelines.estimates import check_disk, table_bytes
 from pipelines.executor import Executor
 from pipelines.finish import Timing, add_timing, write_outcome
@@ -174,7 +175,7 @@ class Session:
             self._reporter.say(f"{len(standing.damaged)} finished units were damaged and are done again")
         share = sum(1 for _ in job.samples_to_run) / len(job.plan.samples)
         check_disk(self._run_dir, int(share * sum(table_bytes(job.plan).values())))
-        journal.note(self._run_dir, "session", pid=os.getpid(), open=[piece.name for piece in job.pieces])
+        journal.note(self._run_dir, "session", pid=os.getpid(), open=len(job.pieces), finished=len(standing.kept))
 
     def _drive(self, job: Job, crew: Crew, drive: Drive, unit_file: str) -> None:
         if not job.pieces:
@@ -238,7 +239,9 @@ class Session:
                 tokens_per_second=_speed(drive, job.standing),
                 outcome=outcome,
             )
-            add_timing(self._run_dir, timing)
+            # Times are no part of the run: a disk that does not take them has been, or will be, reported otherwise.
+            with suppress(RunError):
+                add_timing(self._run_dir, timing)
 
 
 def _speed(drive: Drive, standing: Standing) -> float:

@@ -94,6 +94,5 @@ class UnitRecord:
 def deciding_numerics(numerics: dict[str, Any]) -> dict[str, Any]:
     """Take what decides bits out of a numerics record: the same for all sessions and workers of a run."""
     told: dict[str, Any] = plain(numerics)
-    told["blas"] = [{k: v for k, v in blas.items() if k != "threads"} for blas in told.get("blas", [])]
     told["versions"] = {k: v for k, v in told.get("versions", {}).items() if k != "python"}
     return told

@@ -15,10 +15,12 @@ import os
 import shutil
 import signal
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,7 @@ def describe_engine(settings: EngineSettings, captures: Sequence[CaptureWork], *
 @functools.lru_cache(maxsize=1)
 def open_engine(settings: EngineSettings) -> Any:
     """Open the model once per process, and check that this process can do what the client promised."""
-    model = _open(settings.model_path, settings.route, settings.blas_threads, settings.memory_budget, settings.opener)
+    model = _open(settings)
     if settings.stamps and stamps(model.file) != settings.stamps:
         raise GGUFError(f"{settings.model_path}: model file changed during the run")
     if settings.numerics:
@@ -64,23 +66,37 @@ def stamps(file: GGUFFile) -> tuple[tuple[int, int], ...]:
     return tuple((part.size, part.mtime_ns) for part in file.parts)
 
 
-_OPENED: dict[tuple[Any, ...], Any] = {}
+_OPENED: dict[tuple[EngineSettings, str], Any] = {}
+_ONE_AT_A_TIME = threading.Lock()
 
 
-def _open(path: str, route: str, threads: int, budget: int | None, opener: str) -> Any:
-    key = (path, route, threads, budget, opener)
-    if key not in _OPENED:
-        module, attribute = opener.split(":")
+def _open(settings: EngineSettings) -> Any:
+    key = replace(settings, route="", numerics="")
+    if (key, settings.route) not in _OPENED:
+        module, attribute = settings.opener.split(":")
         make = getattr(importlib.import_module(module), attribute)
-        model = make(path, route=route, threads=threads, memory_budget=budget)
+        model = make(
+            settings.model_path,
+            route=settings.route,
+            threads=settings.blas_threads,
+            memory_budget=settings.memory_budget,
+        )
         _OPENED.clear()
         # The client resolves `auto`; in serial runs it is also the worker, and finds the same model again.
-        _OPENED[key] = _OPENED[(path, model.route, threads, budget, opener)] = model
-    return _OPENED[key]
+        _OPENED[key, settings.route] = _OPENED[key, model.route] = model
+    return _OPENED[key, settings.route]
 
 
 def run_unit(task: UnitTask) -> UnitRecord:
-    """Do one try of a piece. Never raises: what went wrong is in the record."""
+    """Do one try of a piece. Never raises: what went wrong is in the record.
+
+    A model has one set of scratch: where Dask gives a process several threads, they take turns.
+    """
+    with _ONE_AT_A_TIME:
+        return _run_unit(task)
+
+
+def _run_unit(task: UnitTask) -> UnitRecord:
     started, run_dir = time.monotonic(), Path(task.run_dir)
     found = read(run_dir, task.piece)
     if found and holds(run_dir, found):

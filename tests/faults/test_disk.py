@@ -98,6 +98,22 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, closed: Path) -> Non
     assert len(err.strip().splitlines()) <= 2  # a note, and the one message
 
 
+def test_a_run_whose_disk_was_closed_since(tmp_path: Path) -> None:
+    config = write_config(tmp_path, prompts(4))
+    assert run_cli(config, "--serial")[0] == 0
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root's rights")
+    run_dir = tmp_path / "run"
+    if subprocess.run(["mount", "--bind", "-o", "ro", run_dir, run_dir], check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        status, _, err = run_cli(config, "--serial")
+    finally:
+        subprocess.run(["umount", "-l", run_dir], check=True)
+    assert status == 1
+    assert "cannot lock the run directory" in err
+
+
 def test_an_output_path_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     status, _, err = run_cli(write_config(tmp_path, prompts(4)), "--serial")

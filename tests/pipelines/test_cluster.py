@@ -101,6 +101,20 @@ def test_the_cluster_of_somebody_else_stays_theirs(serial: Path, tmp_path: Path)
     assert tables(tmp_path / "run") == tables(serial)
 
 
+def test_threads_of_one_worker_take_turns(serial: Path, tmp_path: Path) -> None:
+    """A model has one set of scratch: two units at once in one process would mix."""
+    config = make_config(tmp_path, prompts(40), hooks=CAPTURES, generate={"max_tokens": 2})
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=4,
+        processes=False,
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    ) as theirs:
+        run(config, cluster=theirs)
+    assert tables(tmp_path / "run") == tables(serial)
+
+
 def test_a_scheduler_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write_config(tmp_path, prompts(4), run={"scheduler": "tcp://127.0.0.1:9"})
     monkeypatch.setattr(cluster, "START_TIMEOUT", 2.0)

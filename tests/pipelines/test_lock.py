@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -83,5 +84,18 @@ def test_an_owner_on_another_host_is_believed(run_dir: Path) -> None:
 def test_garbage_in_the_lock_file_is_nobody(run_dir: Path) -> None:
     (run_dir / LOCK).write_bytes(b"\xff not json")
     assert owner_of(run_dir) is None
+    with locked(run_dir):
+        pass
+
+
+def test_without_locks_of_the_file_system_the_text_decides(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with locked(run_dir):
+        with pytest.raises(LockedError, match=rf"process {os.getpid()} on"), locked(run_dir):
+            pass
+        assert owner_of(run_dir) is not None
     with locked(run_dir):
         pass

@@ -198,6 +198,16 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run/thesis.tex").write_text("years of work")
     with pytest.raises(IdentityError, match=r"not empty \(thesis.tex\)"):
         run(make_config(tmp_path, prompts(4)), scheduler="serial")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.tex"]
+
+
+def test_a_model_that_was_replaced_between_two_runs_is_opened_anew(tmp_path: Path) -> None:
+    run(make_config(tmp_path, prompts(4)), scheduler="serial")
+    tiny_llama(tmp_path / "tiny.gguf", seed=3, n_layers=3, context=256)
+    run(make_config(tmp_path, prompts(4), "second"), scheduler="serial")
+    first, second = (manifest(tmp_path / name) for name in ("run", "second"))
+    assert first["model_sha256"] != second["model_sha256"]
+    assert first["semantic_hash"] != second["semantic_hash"]
 
 
 def test_units_that_are_finished_are_kept(tmp_path: Path) -> None:
