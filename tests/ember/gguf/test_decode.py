@@ -1,5 +1,7 @@
 """Decoded values, bit for bit those of gguf-py, by NumPy and by the compiled kernels."""
 
+import json
+
 import gguf
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from ember.gguf.types import DECODED, QUANT_TYPES, TYPES_BY_NAME
 from ember.numba_support import HAVE_NUMBA
 from tests.foundry.blocks import SCALES_AT, put_halves
 from tests.foundry.decoding import ROUTES, assert_same_bits, by_ember, by_gguf_py, random_blocks
+from tests.foundry.record_decoding import RECORD, RECORDED, digest, seeded_blocks
 
 TYPES = sorted(DECODED)
 # float16 scales at every edge: zeros, subnormals, the smallest and largest normal, one, infinities, NaNs
@@ -191,3 +194,13 @@ def test_smollm2_decodes_as_in_gguf_py(smollm2) -> None:
         expected = by_gguf_py(file.raw(name), kind)
         for route in ROUTES.values():
             assert_same_bits(by_ember(file.raw(name), kind, route), expected)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("name", RECORDED)
+def test_decodes_as_ggml_itself_did(name: str, route: str) -> None:
+    """Digests of what ggml's C code made of the same blocks (tests/foundry/record_decoding.py)."""
+    recorded = json.loads(RECORD.read_text())["types"][name]
+    raw = seeded_blocks(TYPES_BY_NAME[name])
+    assert digest(raw) == recorded["blocks"]
+    assert digest(by_ember(raw, TYPES_BY_NAME[name], ROUTES[route])) == recorded["values"]
