@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +26,9 @@ from pipelines.manifest import MANIFEST, Manifest, read_manifest
 from pipelines.pieces import Piece, open_pieces
 from pipelines.plan import Plan
 from pipelines.progress import Reporter
+from pipelines.receipts import Receipt
 from pipelines.resume import Standing, outermost, sweep, take_stock
+from pipelines.rows import LABEL_PREFIX
 from pipelines.schedule import Attempt, Schedule
 from pipelines.standing_files import write_standing_files
 from pipelines.summary import Summary, make_summary
@@ -112,7 +114,7 @@ class Session:
         job = self._enter(plan, crew)
         manifest = self._finished_before(job)
         if manifest is not None:
-            return make_summary(self._run_dir, manifest, job.standing.kept, computed=0, seconds=0.0, speed=0.0)
+            return self._summary(job, manifest, job.standing.kept, computed=0, speed=0.0)
         self._prepare(job)
         unit_file, stimuli = write_standing_files(self._run_dir, job.plan, job.footer)
         schedule = Schedule(job.pieces, gate_unit=GATE)
@@ -126,9 +128,15 @@ class Session:
             manifest = write_outcome(
                 self._run_dir, job.plan, job.identity, job.engine, stimuli, outermost(drive.finished)
             )
-        speed = _speed(drive, job.standing)
+        return self._summary(job, manifest, drive.finished, computed=drive.computed, speed=_speed(drive, job.standing))
+
+    def _summary(
+        self, job: Job, manifest: Manifest, done: Sequence[Receipt], *, computed: int, speed: float
+    ) -> Summary:
+        labels = job.plan.samples[0].stimulus.labels
+        column = next((f"{LABEL_PREFIX}{name}" for name in labels), "id")
         return make_summary(
-            self._run_dir, manifest, drive.finished, computed=drive.computed, seconds=self._seconds, speed=speed
+            self._run_dir, manifest, done, column, computed=computed, seconds=self._seconds, speed=speed
         )
 
     @property

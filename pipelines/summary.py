@@ -67,9 +67,19 @@ class Summary:
 
 
 def make_summary(
-    run_dir: Path, manifest: Manifest, done: Sequence[Receipt], *, computed: int, seconds: float, speed: float
+    run_dir: Path,
+    manifest: Manifest,
+    done: Sequence[Receipt],
+    column: str,
+    *,
+    computed: int,
+    seconds: float,
+    speed: float,
 ) -> Summary:
-    """Sum up a finished run whose receipts are `done`; this session took `seconds` and computed `computed` units."""
+    """Sum up a finished run whose receipts are `done`.
+
+    `column` of its stimuli is shown beside a matrix; this session took `seconds` and computed `computed` units.
+    """
     return Summary(
         directory=str(run_dir),
         status=manifest.status,
@@ -83,12 +93,12 @@ def make_summary(
         seconds=round(seconds, 3),
         tokens_per_second=speed,
         semantic_hash=manifest.semantic_hash,
-        looks=make_looks(run_dir, manifest),
+        looks=make_looks(run_dir, manifest, column),
     )
 
 
-def make_looks(directory: Path, manifest: Manifest) -> tuple[str, ...]:
-    """Lines of Python that read one capture of a run as a matrix, or its continuations."""
+def make_looks(directory: Path, manifest: Manifest, column: str) -> tuple[str, ...]:
+    """Lines of Python that read one capture of a run as a matrix beside a column, or its continuations."""
     partial = ", partial=True" if manifest.failed_samples else ""
     lines = ["import pipelines", f"run = pipelines.load({str(directory)!r}{partial})"]
     if not manifest.origin.captures:
@@ -98,7 +108,7 @@ def make_looks(directory: Path, manifest: Manifest) -> tuple[str, ...]:
     rows = manifest.samples - len(manifest.failed_samples) if _one_row(capture.position) else "rows"
     named = f'site="{capture.site}"{layer}, capture="{capture.name}"'
     lines.append(f"X = run.matrix({named})  # float32 [{rows}, {capture.width}]")
-    return (*lines, 'ids = run.stimuli["id"].to_pylist()')
+    return (*lines, f"y = run.stimuli[{column!r}].to_pylist()")
 
 
 def _one_row(position: str) -> bool:
