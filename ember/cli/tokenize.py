@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ from ember.cli import options
 from ember.errors import InputError
 from ember.positions import tokens_of_span
 from ember.tokenizer import Encoding, Tokenizer, load_tokenizer
+from ember.tokenizer.comparison import Comparison, OtherTokenizer, first_id_difference, vocabulary_difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,19 @@ class _Span:
 @click.option("--bos/--no-bos", "bos", default=None, help="Add a BOS or not; default: as the file says.")
 @click.option("--parse-special", is_flag=True, help="Take control tokens that are spelt out for what they name.")
 @click.option("--span", metavar="START:END", help="Show which tokens meet these bytes of the text (END not included).")
+@click.option("--compare", metavar="TOKENIZER.JSON", help="Show where a Hugging Face tokenizer differs; status 1 then.")
 @options.as_json
-def tokenize(model: str, text: str, bos: bool | None, parse_special: bool, span: str | None, as_json: bool) -> None:
+@click.pass_context
+def tokenize(
+    context: click.Context,
+    model: str,
+    text: str,
+    bos: bool | None,
+    parse_special: bool,
+    span: str | None,
+    compare: str | None,
+    as_json: bool,
+) -> None:
     """Show ids, pieces and byte offsets of TEXT (`-`: standard input, as it is).
 
     A piece that is not made of whole characters is shown as bytes. Nothing is normalised.
@@ -45,12 +57,16 @@ def tokenize(model: str, text: str, bos: bool | None, parse_special: bool, span:
     given = _stdin() if text == "-" else text
     encoding = tokenizer.encode(given, parse_special=parse_special)
     found = _span(span, encoding, len(given.encode())) if span else None
-    shown = (
-        _for_machines(model, given, tokenizer, encoding, found) if as_json else _for_people(tokenizer, encoding, found)
-    )
-    click.echo(shown)
-    if not as_json:
+    comparison = _compare(tokenizer, compare, given, parse_special=parse_special) if compare else None
+    if as_json:
+        click.echo(_for_machines(model, given, tokenizer, encoding, found, comparison))
+    else:
+        click.echo(_for_people(tokenizer, encoding, found))
+        for line in comparison.lines(len(encoding)) if comparison else ():
+            click.echo(line)
         _warn(tokenizer, [] if parse_special else tokenizer.control_spellings(given))
+    if comparison and comparison.differs:
+        context.exit(1)
 
 
 def _stdin() -> str:
@@ -76,7 +92,20 @@ def _span(given: str, encoding: Encoding, size: int) -> _Span:
     return _Span(start, end, tokens[0], tokens[1] - 1, "exact" if covered == (start, end) else "expanded")
 
 
-def _for_machines(model: str, text: str, tokenizer: Tokenizer, encoding: Encoding, span: _Span | None) -> str:
+def _compare(tokenizer: Tokenizer, path: str, text: str, *, parse_special: bool) -> Comparison:
+    other = OtherTokenizer(path)
+    ids = first_id_difference(tokenizer, other, text, parse_special=parse_special)
+    return Comparison(str(other.path), ids, vocabulary_difference(tokenizer, other))
+
+
+def _for_machines(
+    model: str,
+    text: str,
+    tokenizer: Tokenizer,
+    encoding: Encoding,
+    span: _Span | None,
+    comparison: Comparison | None,
+) -> str:
     record: dict[str, Any] = {
         "model": model,
         "text": text,
@@ -90,6 +119,8 @@ def _for_machines(model: str, text: str, tokenizer: Tokenizer, encoding: Encodin
     }
     if span:
         record["span"] = {name: getattr(span, name) for name in _Span.__slots__}
+    if comparison:
+        record["comparison"] = asdict(comparison)
     return json.dumps(record, ensure_ascii=False)
 
 

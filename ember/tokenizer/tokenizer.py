@@ -102,6 +102,11 @@ class Tokenizer:
         """Return the bytes that one token stands for."""
         return self.decode_bytes([token])
 
+    def spelling(self, token: int) -> str:
+        """Return one token as the file spells it; bytes that are no UTF-8 are escaped."""
+        (checked,) = self.check_ids([token])
+        return self._vocabulary.spelling(int(checked))
+
     def is_special(self, token: int) -> bool:
         """Whether the file types a token as CONTROL or UNKNOWN; how it is spelt does not matter."""
         (checked,) = self.check_ids([token])

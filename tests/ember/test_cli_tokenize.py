@@ -13,6 +13,7 @@ from ember.cli.main import cli, run
 from ember.cli.tokenize import tokenize
 from ember.tokenizer import load_tokenizer
 from tests.foundry.tokenizer_files import CONTROL, USER_DEFINED, byte_level
+from tests.foundry.tokenizer_json import write_byte_level
 from tests.foundry.vocab import byte_characters
 
 KAF, TEH = ("".join(byte_characters()[byte] for byte in letter.encode()) for letter in "كت")
@@ -90,6 +91,34 @@ def test_spelt_out_control_tokens_are_warned_of(path: str) -> None:
     assert call(path, "x<|begin|>", "--parse-special").stderr == ""
 
 
+def test_compare_with_a_tokenizer_json(path: str, tmp_path: Path) -> None:
+    same = write_byte_level(FILE, tmp_path / "same.json")
+    done = call(path, "ab", "--compare", str(same))
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-2:] == [
+        f"compared with {same}: the 1 ids are equal",
+        "vocabulary: every token that both have is the same",
+    ]
+
+
+def test_compare_shows_the_first_difference_and_exits_with_1(path: str, tmp_path: Path) -> None:
+    merges = ["Ġ a", f"{TEH[0]} {TEH[1]}", "a b"]
+    sibling = byte_level(merges, extras=[("<|begin|>", CONTROL), ("<other>", USER_DEFINED)], words=())
+    other = write_byte_level(sibling, tmp_path / "other.json")
+    done = call(path, "x ab", "--compare", str(other))
+    at = 256
+
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[-2:] == [
+        f"compared with {other}: first difference at token 1, byte 1: {FILE.id_of('Ġ')} 'Ġ' here, {at} 'Ġa' there",
+        f"vocabulary: 2 tokens are spelt differently, the first {at}: {FILE.tokens[at]!r} here, 'Ġa' there: "
+        "another model's file?",
+    ]
+    found = json.loads(call(path, "x ab", "--compare", str(other), "--json").stdout)["comparison"]
+    assert found["ids"]["theirs"] == {"id": at, "spelling": "Ġa"}
+    assert found["vocabulary"]["count"] == 2
+
+
 def test_standard_input_is_taken_as_it_is(path: str) -> None:
     data = "\ufeffكَ\r\n\u200f\u0085\n".encode()
     found = record(path, "-", stdin=data)
@@ -118,6 +147,8 @@ def test_what_the_terminal_would_act_on_is_escaped(path: str) -> None:
         (("{path}", "ab", "--span", "1:1"), None, "--span 1:1: expected START < END within the text's 2 bytes"),
         (("{path}", "ab", "--span", "0:3"), None, "--span 0:3: expected START < END within the text's 2 bytes"),
         (("hf://a/b", "ab"), None, "fetching is not supported"),
+        (("{path}", "ab", "--compare", "none.json"), None, "none.json: is no file; a Hugging Face tokenizer.json"),
+        (("{path}", "ab", "--compare", "{path}"), None, "is no tokenizer.json that this version of `tokenizers` reads"),
     ],
 )
 def test_bad_input_is_one_line(
