@@ -3,6 +3,7 @@
 They are ggml's constants (`ggml-common.h`: iq2xxs_grid, iq2xs_grid, iq2s_grid, iq3xxs_grid, iq3s_grid, iq1s_grid;
 https://github.com/ggml-org/llama.cpp, MIT, copyright 2023-2026 The ggml authors). A point is 8 or 4 levels; each level
 is stored as its index in LEVELS, in the fewest bits, lowest bit first, all points behind one another, in base 85.
+Kernels have them compiled in, hence their cache must know this file too: its key covers files that name numba_support.
 """
 
 from typing import Final

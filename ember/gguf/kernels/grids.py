@@ -118,7 +118,8 @@ def iq1_s(raw: Any, out: Any) -> None:
         scale = half_at(raw, start) * np.float32(np.int32(2 * (upper >> np.uint32(12) & np.uint32(7)) + 1))
         offset = -_EIGHTH if upper & np.uint32(0x8000) else _EIGHTH
         for i in range(4):
-            point = np.uint32(raw[start + 2 + 4 * inside + i]) | (upper >> np.uint32(3 * i) & np.uint32(7)) << np.uint32(8)
+            high = (upper >> np.uint32(3 * i) & np.uint32(7)) << np.uint32(8)
+            point = np.uint32(raw[start + 2 + 4 * inside + i]) | high
             write_offset(_IQ1[point], offset, scale, out[32 * group + 8 * i :][:8])
 
 

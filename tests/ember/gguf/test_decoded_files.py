@@ -92,6 +92,22 @@ def test_hidden_states_are_those_of_the_decoded_copy(name: str, engine: str, lla
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_many_types_in_one_file(engine: str, tmp_path: Path) -> None:
+    """As makers of files mix them: the head and some matrices finer than the rest, every layer its own."""
+    matrices = ("token_embd", "output.", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+    names = iter(sorted(DECODED) * 2)
+    mixed = {"": "F32"} | {f"blk.{layer}.{name}": next(names) for layer in (0, 1, 2) for name in matrices[2:]}
+    mixed |= {name: next(names) for name in matrices[:2]}
+    path = tiny_llama(tmp_path / "mixed.gguf", n_layers=3, d=256, n_heads=4, n_kv=2, ffn=256, vocab=320, quant=mixed)
+    assert len({info.type for info in open_gguf(path).tensors.values()}) >= 20
+    copy = dequantised(path, tmp_path / "plain.gguf")
+    captures = ember.open(path, route=engine).capture(tokens=PROMPTS, site=list(SITES), layers="all")
+    expected = ember.open(copy, route="reference").capture(tokens=PROMPTS, site=list(SITES), layers="all")
+    for site in SITES:
+        assert disagreement(captures[site], expected[site]).max() < TOLERANCES["golden_site"].bound, site
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", sorted(set(SCALES_AT) - {"F16"}))
 def test_a_scale_that_is_no_number_is_named_when_the_model_runs(
     name: str, engine: str, llama: Callable[[str], Path], tmp_path: Path

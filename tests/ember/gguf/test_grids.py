@@ -1,6 +1,7 @@
 """The tables of the IQ types and of four-bit floats against gguf-py's, and the file of the grids against its maker."""
 
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -46,3 +47,9 @@ def test_scales_of_a_byte_are_those_of_gguf_py() -> None:
 def test_tables_cannot_be_changed(name: str) -> None:
     with pytest.raises(ValueError, match="read-only"):
         getattr(grids, name)[0] = 0
+
+
+@pytest.mark.parametrize("table", [grids, grid_data])
+def test_the_cache_of_kernels_knows_the_tables(table: ModuleType) -> None:
+    """They are constants in compiled code, whose key covers every file that names numba_support."""
+    assert "numba_support" in Path(str(table.__file__)).read_text()
