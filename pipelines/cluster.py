@@ -156,8 +156,8 @@ class DaskExecutor:
         host, pid = left[-1]
         death = read_death(self._run_dir, host, pid, wait=DEATH_WAIT)
         if death is None:
-            return Cause("unknown", f"worker {pid} on {host} was lost; nothing watched how", host)
-        return Cause(death.kind, death.detail, host)
+            return Cause("unknown", f"worker {pid} on {host} was lost; nothing watched how", host, len(left))
+        return Cause(death.kind, death.detail, host, len(left))
 
 
 @contextmanager

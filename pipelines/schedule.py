@@ -33,6 +33,8 @@ class Cause:
     """`signal`, `memory`, `time-out`, `exit`, `exception` or `unknown`."""
     detail: str
     host: str = ""
+    deaths: int = 1
+    """Workers that it took: a scheduler of somebody else may have handed the piece on by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Schedule:
     def failed(self, piece: Piece, cause: Cause) -> Literal["retry", "split", "isolated"]:
         """Apply the rule to a piece whose try failed of `cause`, and say which part of it applied."""
         attempt = self._running.pop(piece.name)
-        tries = self._tries[piece.name] = self._tries.get(piece.name, 0) + 1
+        tries = self._tries[piece.name] = self._tries.get(piece.name, 0) + cause.deaths
         patience = 2 if piece.size == 1 or not piece.path else 1
         if tries < patience:
             self._source(piece).append(Attempt(piece, attempt.number + 1, cause.host))
