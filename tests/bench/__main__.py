@@ -82,13 +82,14 @@ class _Work:
         if not self._reference:
             print("EMBER_REFERENCE_PYTHON is unset: llama.cpp and transformers are left out", file=sys.stderr)
             return []
-        single = {"batch": self.tokens, "kv": "F16", "flash": False}
-        variants = [
-            {"batch": batch, "kv": "F16", "flash": flash} for batch in (128, 256, 512) for flash in (False, True)
-        ]
+        plain = {"batch": 2048, "kv": "F16", "flash": False, "common": False}
+        variants = [{**plain, "batch": batch, "flash": flash} for batch in (256, 512) for flash in (False, True)]
+        best = self._best("llama.cpp, best batch", "llama.cpp", variants)
+        shared = {**best.request["variant"], "common": True}
         return [
-            self._contender("llama.cpp, one batch of all", self._reference, peer="llama.cpp", variant=single),
-            self._best("llama.cpp, best batch", "llama.cpp", variants),
+            self._contender("llama.cpp, batches of 2048", self._reference, peer="llama.cpp", variant=plain),
+            best,
+            self._contender("llama.cpp, prefix shared by hand", self._reference, peer="llama.cpp", variant=shared),
             self._best("Hugging Face, float32", "transformers", [{"batch": batch} for batch in (16, 50)]),
         ]
 

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.bench.workload import common_prefix
+
 Prompts = list[list[int]]
 States = NDArray[np.float32]  # [prompts, layers, hidden]
 
@@ -69,8 +71,9 @@ class CeilingPeer:
 class LlamaCppPeer:
     """llama.cpp with a callback on every `l_out`: whole prompts, as many in a batch as is fastest.
 
-    `variant` tries settings: tokens in a batch, whether sequences share one KV buffer, its type, flash attention. The
-    callback ends each evaluation at the last layer's output, so that no logits are computed.
+    `variant` tries settings: tokens in a batch, type of the KV cache, flash attention, and whether the tokens common to
+    all prompts are evaluated once a batch (a user would have to write that). The callback ends each evaluation at the
+    last layer's output, so that no logits are computed.
     """
 
     def __init__(self, model: str, prompts: Prompts, threads: int, *, variant: dict[str, Any], **_: Any) -> None:
@@ -79,6 +82,7 @@ class LlamaCppPeer:
 
         from tests.foundry.llama_cpp_states import LlamaCpp
 
+        self._common = common_prefix(prompts) if variant["common"] else 0
         self._groups = _groups(prompts, variant["batch"])
         self._llama = LlamaCpp(
             model,
@@ -92,7 +96,7 @@ class LlamaCppPeer:
         self.about = {"name": "llama.cpp", "version": llama_cpp.__version__, "settings": variant, "system": system}
 
     def run(self) -> States:
-        return np.concatenate([self._llama.last_rows(group) for group in self._groups])
+        return np.concatenate([self._llama.last_rows(group, common=self._common) for group in self._groups])
 
 
 class TransformersPeer:

@@ -13,7 +13,7 @@ from tests.bench.peers import CeilingPeer, EmberPeer
 from tests.bench.rounds import Contender
 from tests.bench.rounds import measure as measure_rounds
 from tests.bench.table import as_line, as_markdown
-from tests.bench.workload import rows_after_sharing, texts
+from tests.bench.workload import common_prefix, rows_after_sharing, texts
 from tests.foundry.requantise import big_llama
 from tests.foundry.tiny import tiny_llama
 
@@ -28,6 +28,7 @@ def test_rows_after_sharing_are_those_that_ember_computes(tmp_path: Path) -> Non
     prompts = [tokenizer.encode(text).ids for text in texts()]
     tree = build_tree([np.array(prompt, np.int32) for prompt in prompts])
     assert rows_after_sharing(prompts) == len(tree.tokens)
+    assert common_prefix([[1, 2, 3], [1, 2], [1, 2, 4]]) == 2
     assert rows_after_sharing([[1, 2, 3], [1, 2, 3], [1, 2], [4]]) == 4
 
 

@@ -32,5 +32,11 @@ def rows_after_sharing(prompts: Sequence[Sequence[int]]) -> int:
     return rows
 
 
+def common_prefix(prompts: Sequence[Sequence[int]]) -> int:
+    """Count the first tokens that all prompts share."""
+    columns = zip(*prompts, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
+
+
 def _form(root: str, pattern: str) -> str:
     return "".join(root[int(character) - 1] if character.isdigit() else character for character in pattern)

@@ -95,16 +95,22 @@ class LlamaCpp:
         }
         return layered | {key: taken[name] for key, name in ONCE.items()}
 
-    def last_rows(self, prompts: Sequence[Sequence[int]]) -> Floats:
+    def last_rows(self, prompts: Sequence[Sequence[int]], *, common: int = 0) -> Floats:
         """Evaluate many prompts in one batch and give `l_out` at their last tokens: [prompts, layers, width].
 
-        The evaluation ends at the last layer's output: no logits are computed.
+        The evaluation ends at the last layer's output: no logits are computed. The first `common` tokens, the same in
+        all prompts, are evaluated once and lent to every sequence.
         """
         names = [f"{PER_LAYER['l_out']}-{layer}" for layer in range(self.n_layers)]
-        ends = np.cumsum([len(prompt) for prompt in prompts]) - 1
+        rests = [prompt[common:] for prompt in prompts]
+        ends = np.cumsum([len(rest) for rest in rests]) - 1
         self.clear()
+        if common:
+            self.evaluate([(prompts[0][:common], 0, 0, frozenset())])
+            for sequence in range(1, len(prompts)):
+                native.llama_memory_seq_cp(native.llama_get_memory(self._context), 0, sequence, -1, -1)
         self.wanted, self._stop_after = frozenset(names), names[-1]
-        self.evaluate([(prompt, 0, n, frozenset([len(prompt) - 1])) for n, prompt in enumerate(prompts)])
+        self.evaluate([(rest, common, n, frozenset([len(rest) - 1])) for n, rest in enumerate(rests)])
         self.wanted, self._stop_after = frozenset(), None
         return np.stack([self._chosen(name, int(ends[-1]) + 1, ends.tolist()) for name in names], axis=1)
 
