@@ -42,3 +42,5 @@ class Algorithm:
     """Whether it is added even where the file says otherwise."""
     space_prefix: bool = False
     """Whether a space is put before the text, and after every token that is spelt out in it."""
+    caution: str = ""
+    """What a run's record must say of it."""

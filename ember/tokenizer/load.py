@@ -54,6 +54,7 @@ def _byte_level(vocabulary: Vocabulary, pre_name: object) -> Algorithm:
         bos_customary=pre.add_bos,
         encoder=partial(_byte_level_encoder, vocabulary, pre),
         token_bytes=alphabet.token_bytes,
+        caution=f"tokenizer.ggml.pre is {pre.name}: {pre.caution}" if pre.caution else "",
     )
 
 

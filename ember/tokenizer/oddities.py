@@ -15,6 +15,8 @@ _SHOWN: Final = 5
 def oddities(vocabulary: Vocabulary, bos: Bos, algorithm: Algorithm) -> Iterator[str]:
     """Yield what is odd."""
     yield from vocabulary.warnings
+    if algorithm.caution:
+        yield algorithm.caution
     if algorithm.bos_always and vocabulary.add_bos is False:
         yield (
             f"tokenizer.ggml.add_bos_token is false, but model {vocabulary.model} needs a BOS: one is added, as in "

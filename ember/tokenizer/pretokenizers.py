@@ -49,8 +49,14 @@ class PreTokenizer:
     """Whether a word that is in the vocabulary is that token, whatever the merges would make of it."""
     add_bos: bool = False
     """Whether a BOS is added where the file does not say."""
+    caution: str = ""
+    """What a run's record must say of it."""
 
 
+_CUTS_AT_MARKS: Final = (
+    "words are cut at vowel signs, as in llama.cpp, which vocalised Arabic feels; the tokenizer that such models were "
+    "trained with does not cut there: see what `ember tokenize --compare` says"
+)
 _KINDS: Final = (
     (
         PreTokenizer("gpt-2", (_GPT2,)),
@@ -68,7 +74,7 @@ _KINDS: Final = (
     (PreTokenizer("smaug-bpe", (_LLAMA3,)), ()),
     (PreTokenizer("minicpm5", (f"{NUMBER}{{1,3}}", _MINICPM5), ignore_merges=True), ()),
     (PreTokenizer("seed-coder", (_SEED_CODER,)), ()),
-    (PreTokenizer("tekken", (_TEKKEN,), ignore_merges=True, add_bos=True), ()),
+    (PreTokenizer("tekken", (_TEKKEN,), ignore_merges=True, add_bos=True, caution=_CUTS_AT_MARKS), ()),
     (PreTokenizer("viking", (_VIKING, NUMBER)), ()),
 )
 PRE_TOKENIZERS: Final = {name: kind for kind, aliases in _KINDS for name in (kind.name, *aliases)}

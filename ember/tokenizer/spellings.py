@@ -17,20 +17,27 @@ class Spellings:
     """Tokens by their spelling, longest first."""
 
     entries: tuple[tuple[str, int], ...]
+    firsts: frozenset[str]
+    """Characters that they begin with: Gemma has thousands of control tokens, and most texts hold no `<`."""
 
     @classmethod
     def of(cls, entries: Iterable[tuple[str, int]]) -> "Spellings":
         """Sort the pairs of spelling and id; tokens without a spelling cannot be spelt out."""
         found = [entry for entry in entries if entry[0]]
-        return cls(tuple(sorted(found, key=lambda entry: (-len(entry[0].encode(errors="replace")), entry[1]))))
+        longest_first = sorted(found, key=lambda entry: (-len(entry[0].encode(errors="replace")), entry[1]))
+        return cls(tuple(longest_first), frozenset(spelling[0] for spelling, _ in found))
 
     def occurring(self, text: str) -> list[str]:
         """Return the spellings that occur in a text, longest first."""
+        if self.firsts.isdisjoint(text):
+            return []
         return [spelling for spelling, _ in self.entries if spelling in text]
 
     def split(self, text: str) -> list[Piece]:
         """Cut a text at every spelling found; the pieces' texts and spellings, joined, are the text."""
         pieces: list[Piece] = [text] if text else []
+        if self.firsts.isdisjoint(text):
+            return pieces
         for spelling, token in self.entries:
             if spelling in text:
                 pieces = [part for piece in pieces for part in _cut(piece, spelling, token)]

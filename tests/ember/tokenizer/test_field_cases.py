@@ -15,6 +15,7 @@ from ember.positions import tokens_of_span
 from ember.tokenizer import Encoding, Tokenizer, load_tokenizer
 from tests.foundry.token_texts import SPACES
 from tests.foundry.tokenizer_files import CONTROL, NORMAL, byte_level, sentencepiece
+from tests.foundry.vocab import byte_characters
 
 PRES = ("gpt-2", "llama-bpe", "smollm", "qwen2")
 Load = Callable[..., Tokenizer]
@@ -187,6 +188,17 @@ def test_t18_combining_marks(smollm: Tokenizer) -> None:
     assert smollm.encode("كتاب").ids == [48934, 27438, 10805, 31462]
     assert smollm.encode("a\u0301").ids == [81, 151, 219]
     assert smollm.encode("\u00e1").ids == [5415]
+
+
+def test_t18_tekken_cuts_at_vowel_signs_and_says_so(load: Load) -> None:
+    """llama.cpp's pattern has no place for marks; Mistral's own has, and would keep the word whole."""
+    alef, mark = ("".join(byte_characters()[byte] for byte in one.encode()) for one in ("ا", "\u064e"))
+    file = byte_level([f"{alef[0]} {alef[1]}", f"{alef} {mark[0]}"], extras=(), words=())
+    tokenizer = load(file.but(pre="tekken"))
+
+    assert _ids(tokenizer, "ا\u064e") == [file.id_of(alef), file.id_of(mark[0]), file.id_of(mark[1])]
+    assert any("words are cut at vowel signs" in warning for warning in tokenizer.warnings)
+    assert not any("vowel signs" in warning for warning in load(file.but(pre="llama-bpe")).warnings)
 
 
 @pytest.mark.realmodel
