@@ -103,9 +103,7 @@ def _random_q4_k(count: int, deviation: float, rng: np.random.Generator) -> Byte
     scales = rng.integers(24, 64, (count, 8), dtype=np.uint8)
     step = deviation / (4.61 * 44) * rng.uniform(0.9, 1.1, count)
     quants = rng.integers(0, 256, (count, 128), dtype=np.uint8)
-    return np.hstack(
-        [_half_bytes(step), _half_bytes(step * 7.5), *_packed_sixes(scales[:, :4], scales[:, 4:]), quants]
-    )
+    return np.hstack([_half_bytes(step), _half_bytes(step * 7.5), *_packed_sixes(scales[:, :4], scales[:, 4:]), quants])
 
 
 def _random_q6_k(count: int, deviation: float, rng: np.random.Generator) -> Bytes:

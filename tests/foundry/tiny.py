@@ -16,17 +16,10 @@ from tests.foundry.files import Keys, write_gguf
 from tests.foundry.vocab import tiny_vocabulary
 
 _FILE_TYPES = {
-    "F32": 0,
-    "F16": 1,
-    "Q4_0": 2,
-    "Q4_1": 3,
-    "Q8_0": 7,
-    "Q5_0": 8,
-    "Q5_1": 9,
-    "Q4_K": 15,
-    "Q6_K": 18,
-    "BF16": 32,
-}
+    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K": 11, "Q4_K": 15,
+    "Q5_K": 17, "Q6_K": 18, "IQ2_XXS": 19, "IQ2_XS": 20, "IQ3_XXS": 23, "IQ1_S": 24, "IQ4_NL": 25, "IQ3_S": 26,
+    "IQ2_S": 28, "IQ4_XS": 30, "IQ1_M": 31, "BF16": 32, "TQ1_0": 36, "TQ2_0": 37, "MXFP4": 38, "NVFP4": 39,
+}  # fmt: skip
 _LOGIT_SPREAD = 3.0
 
 
@@ -79,8 +72,8 @@ def tiny_llama(
     """Write a tiny llama and return its path; the same arguments give the same bytes.
 
     `quant` is the ggml type of every matrix, or a mapping from parts of tensor names to types with "" as the default
-    ({"": "Q4_K", "ffn_down": "Q6_K"}); K-quants need rows of multiples of 256. Matrices of
-    one seed are the same whatever the type, up to rounding (K-quants are drawn anew). Arabic and any other text can be
+    ({"": "Q4_K", "ffn_down": "Q6_K"}); K-quants, IQ and TQ need rows of multiples of 256. Matrices of
+    one seed are the same whatever the type, up to rounding (those of `tests.foundry.blocks.DRAWN` are drawn anew). Arabic and any other text can be
     tokenised: 256 bytes, merges, and BOS = vocab - 2, EOS = vocab - 1. `metadata` sets or, with None, removes keys;
     `without` leaves out tensors.
     """
