@@ -72,10 +72,10 @@ def tiny_llama(
     """Write a tiny llama and return its path; the same arguments give the same bytes.
 
     `quant` is the ggml type of every matrix, or a mapping from parts of tensor names to types with "" as the default
-    ({"": "Q4_K", "ffn_down": "Q6_K"}); K-quants, IQ and TQ need rows of multiples of 256. Matrices of
-    one seed are the same whatever the type, up to rounding (those of `tests.foundry.blocks.DRAWN` are drawn anew). Arabic and any other text can be
-    tokenised: 256 bytes, merges, and BOS = vocab - 2, EOS = vocab - 1. `metadata` sets or, with None, removes keys;
-    `without` leaves out tensors.
+    ({"": "Q4_K", "ffn_down": "Q6_K"}); K-quants, IQ and TQ need rows of multiples of 256. Matrices of one seed are the
+    same whatever the type, up to rounding (those of `tests.foundry.blocks.DRAWN` are drawn anew). Arabic and any other
+    text can be tokenised: 256 bytes, merges, and BOS = vocab - 2, EOS = vocab - 1. `metadata` sets or, with None,
+    removes keys; `without` leaves out tensors.
     """
     types = {"": quant} if isinstance(quant, str) else {"": "F32", **quant}
     head_dim = key_length or d // n_heads
