@@ -23,6 +23,13 @@ def make_strings() -> list[str]:
     return [*arabic, *(random.choice(makers)(random) for _ in range(N_STRINGS // 2))]
 
 
+def random_strings(count: int, seed: int) -> list[str]:
+    """Return other strings of all kinds, four in ten of them Arabic, for larger comparisons."""
+    random = Random(seed)
+    makers = [arabic_text] * 4 + [mixed_text, mixed_text, general_text, general_text, _any_unicode, _runs]
+    return [random.choice(makers)(random) for _ in range(count)]
+
+
 def make_dense_strings() -> list[str]:
     """Return strings of `DENSE`, in which every class stands beside every other."""
     random = Random(SEED + 1)
