@@ -62,7 +62,7 @@ class Drive:
             self.seconds = time.monotonic() - began
 
     def _run(self, executor: Executor, make_task: MakeTask) -> None:
-        self._check_guard()
+        self.check_guard()
         while self._schedule.unfinished:
             while executor.free and (attempt := self._schedule.take()):
                 task = make_task(attempt)
@@ -71,7 +71,7 @@ class Drive:
             outcome = executor.wait()
             check_still_there(self._run_dir)
             self._settle(outcome)
-            self._check_guard()
+            self.check_guard()
 
     def _settle(self, outcome: Outcome) -> None:
         record = outcome.record
@@ -124,7 +124,8 @@ class Drive:
         receipt = Receipt(piece.name, piece.start, piece.end, (), tokens, 0, failures=(failure,), ember=task.ember)
         return receipts.commit(self._run_dir, f"isolated-{piece.name}", receipt)
 
-    def _check_guard(self) -> None:
+    def check_guard(self) -> None:
+        """Once the first unit is through, raise GuardError if its predictions are near chance."""
         if not self._guarded and self._schedule.gate_open:
             self._guarded = True
             found = guard.measure(self.finished, self._plan.source.card.vocab_size)

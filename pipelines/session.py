@@ -17,7 +17,7 @@ from pipelines import journal, placing, worker
 from pipelines.canonical import canonical_json
 from pipelines.crew import Crew, plan_crew
 from pipelines.drive import GATE, Drive
-from pipelines.errors import RunError
+from pipelines.errors import RunError, VerifyError
 from pipelines.estimates import check_disk, table_bytes
 from pipelines.executor import Executor
 from pipelines.finish import Timing, add_timing, write_outcome
@@ -169,7 +169,10 @@ class Session:
     def _finished_before(self, job: Job) -> Manifest | None:
         if job.pieces or not (self._run_dir / MANIFEST).exists():
             return None
-        found = read_manifest(self._run_dir)
+        try:
+            found = read_manifest(self._run_dir)
+        except VerifyError:
+            return None  # damaged: it is written again from the receipts
         return found if found.input_hash == job.identity.inputs.input_hash else None
 
     def _prepare(self, job: Job) -> None:
@@ -186,6 +189,7 @@ class Session:
         journal.note(self._run_dir, "session", pid=os.getpid(), open=len(job.pieces), finished=len(standing.kept))
 
     def _drive(self, job: Job, crew: Crew, drive: Drive, unit_file: str) -> None:
+        drive.check_guard()
         if not job.pieces:
             return
         rows = sum(len(job.plan.samples[i].tokens) for i in job.samples_to_run)

@@ -278,6 +278,24 @@ def test_chance_is_an_error_unless_allowed(tmp_path: Path) -> None:
     assert passes(tmp_path / "run")["00000"] == 1
 
 
+def test_a_guard_that_failed_fails_again(tmp_path: Path) -> None:
+    """Also where the first unit is the only one, and so everything is finished but the verdict."""
+    config = make_config(tmp_path, prompts(4), engine={"unit_rows": 4096}, guard={"allow_chance": False})
+    for _ in range(2):
+        with pytest.raises(GuardError, match="no better than chance"):
+            run(config, scheduler="serial")
+    assert not (tmp_path / "run/manifest.json").exists()
+
+
+def test_a_damaged_manifest_is_written_again(tmp_path: Path) -> None:
+    config = make_config(tmp_path, prompts(4))
+    run(config, scheduler="serial")
+    whole = (tmp_path / "run/manifest.json").read_bytes()
+    (tmp_path / "run/manifest.json").write_bytes(whole[:100])
+    run(config, scheduler="serial")
+    assert (tmp_path / "run/manifest.json").read_bytes() == whole
+
+
 def test_a_run_of_continuations_only(tmp_path: Path) -> None:
     config = make_config(tmp_path, prompts(4), hooks={}, generate={"max_tokens": 2})
     summary = run(config, scheduler="serial")
