@@ -18,7 +18,6 @@ from pipelines.stimuli.morphology import Form, MorphologyError, apply
 from pipelines.stimuli.patterns import PATTERNS
 from pipelines.stimuli.roots import nonce_roots, real_roots
 from pipelines.stimuli.templates import MEASURE_LETTERS, Template, fill, parse_template
-from pipelines.stimuli.translit import radicals
 
 ROOT: Final = Path(__file__).parents[3]
 SPLIT_FILE: Final = ROOT / "ember/assets/sarf-nano.split.json"
@@ -37,9 +36,10 @@ FORM_VIII: Final = ("past_viii", "masdar_viii", "active_viii")
 _NONCE_SEED: Final = 20
 _INVENTED: Final = {  # how many invented roots of each build are read
     "C C C": 320, "w C C": 20, "C w C": 25, "C y C": 25, "C C w": 25, "C C y": 25, "C C ʾ": 20, "ʾ C C": 20,
-    "zdḏṣḍṭẓ C C": 40,
+    "zdḏṣḍṭẓ C C": 40, "C C =": 90, "zdḏṣḍṭẓ C =": 15,
 }  # fmt: skip
-_KEPT_ROOTS, _KEPT_PAIRS, _KEPT_NAMES = 0.15, 0.10, 0.75
+_KEPT_INVENTED: Final = ("fǧḍ", "kzf", "škf")  # those of configs/roots.yaml
+_KEPT_ROOTS, _KEPT_PAIRS, _KEPT_NAMES = 0.15, 0.10, 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,8 @@ def form(root: str, pattern: str) -> Form | None:
 
 def make_split() -> Split:
     """Decide anew what is read and what is kept."""
-    shown = tuple("".join(radicals(entry["root"])) for entry in _config()["stimuli"]["roots"])
-    roots = [*real_roots(), *_invented(avoid=shown)]
-    unseen = [root for root in shown if root not in roots]
+    roots = [*real_roots(), *_invented(avoid=_KEPT_INVENTED)]
+    unseen = list(_KEPT_INVENTED)
     unseen += [root for root in roots if share("root", root) < _KEPT_ROOTS]
     read = [root for root in roots if root not in unseen]
     pairs = {(root, name) for root in read for name in PATTERNS if share("pair", root, name) < _KEPT_PAIRS}

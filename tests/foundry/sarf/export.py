@@ -6,6 +6,7 @@ from typing import Final
 
 import gguf
 import numpy as np
+import torch
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFValueType as Value
 from numpy.typing import NDArray
@@ -72,3 +73,13 @@ def tensors(model: SarfNano) -> Iterator[tuple[str, NDArray[np.generic], Type]]:
             yield name, values, Type.F32
         else:
             yield name, gguf.quantize(values, Type.Q8_0), Type.Q8_0
+
+
+def load(path: Path) -> SarfNano:
+    """Read a file that `export` wrote, its matrices decoded to F32."""
+    reader = gguf.GGUFReader(str(path))
+    shape = Shape(vocab=len(reader.fields["tokenizer.ggml.tokens"].data))
+    decoded = {tensor.name: gguf.dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors}
+    model = SarfNano(shape)
+    model.load_state_dict({name: torch.from_numpy(np.array(values, np.float32)) for name, values in decoded.items()})
+    return model.eval()

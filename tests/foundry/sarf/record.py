@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from ember.assets_path import resolve_model
 from tests.foundry.files import dequantised, tensors_sha256
 from tests.foundry.llama_cpp_states import LlamaCpp
+from tests.foundry.sarf.export import load
 
 RECORDING: Final = Path(__file__).parent / "recording.npz"
 STEPS: Final = 20
@@ -52,6 +54,7 @@ def record(quantised: Path, plain: Path) -> dict[str, Any]:
     with LlamaCpp(plain, context=CONTEXT) as model:
         continued = [model.greedy(ids, STEPS) for ids in tokens]
         states = [model.states(ids) for ids in tokens]
+    _compare_with_torch(quantised, tokens, [one.ids.tolist() for one in continued])
     return {
         "tensors_sha256": tensors_sha256(quantised),
         "prompts": np.array(PROMPTS),
@@ -59,6 +62,15 @@ def record(quantised: Path, plain: Path) -> dict[str, Any]:
         "greedy": np.stack([one.ids for one in continued]),
         "margins": np.stack([one.margins for one in continued]),
     } | {key: np.concatenate([one[key] for one in states]) for key in states[0]}
+
+
+def _compare_with_torch(path: Path, tokens: list[list[int]], greedy: list[list[int]]) -> None:
+    """Raise unless the model that was trained, with the file's weights, continues the prompts as llama.cpp does."""
+    model = load(path)
+    for ids, expected in zip(tokens, greedy, strict=True):
+        given = model.greedy(torch.tensor([ids]), STEPS)[0].tolist()
+        if given != expected:
+            raise RuntimeError(f"after {ids} torch gives {given}, llama.cpp {expected}")
 
 
 if __name__ == "__main__":
