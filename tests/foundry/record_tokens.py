@@ -82,7 +82,9 @@ def main() -> None:
 
 
 def _write(name: str, content: Any) -> None:
-    (DATA / name).write_text(json.dumps(content, indent=0, sort_keys=True) + "\n")
+    # Texts hold marks that turn the direction of writing: escaped, they cannot mislead whoever reads the file.
+    escaped = name == "texts.json"
+    (DATA / name).write_text(json.dumps(content, indent=0, sort_keys=True, ensure_ascii=escaped) + "\n")
 
 
 def _train(texts: list[str]) -> list[str]:
