@@ -40,9 +40,9 @@ def _path(source: str | PathLike[str]) -> Path:
 
 def _bos(vocabulary: Vocabulary, algorithm: Algorithm) -> Bos:
     token = vocabulary.special_ids.get("bos")
-    if vocabulary.add_bos is None or algorithm.bos_always:
-        return Bos(algorithm.bos_customary and token is not None, "default", token)
-    return Bos(vocabulary.add_bos and token is not None, "file", token)
+    if vocabulary.add_bos or (vocabulary.add_bos is False and not algorithm.bos_always):
+        return Bos(vocabulary.add_bos and token is not None, "file", token)
+    return Bos(algorithm.bos_customary and token is not None, "default", token)
 
 
 def _byte_level(vocabulary: Vocabulary, pre_name: object) -> Algorithm:

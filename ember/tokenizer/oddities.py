@@ -7,7 +7,9 @@ from typing import Final
 from ember.tokenizer.encoder import Algorithm
 from ember.tokenizer.vocabulary import Bos, TokenType, Vocabulary
 
-_LOOKS_CONTROL: Final = re.compile(rb"<\|[^|\s]+\|>|</?s>|<(?:unk|pad|bos|eos|mask|start_of_turn|end_of_turn)>")
+_LOOKS_CONTROL: Final = re.compile(
+    rb"<\|[^|\s]+\|?>|<[^|<>\s]+\|>|</?s>|<(?:unk|pad|bos|eos|mask|start_of_turn|end_of_turn)>"
+)
 """Spellings that files use for control tokens."""
 _SHOWN: Final = 5
 

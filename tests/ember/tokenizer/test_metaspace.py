@@ -218,7 +218,16 @@ def test_gemma4_adds_bos_whatever_the_file_says(load: Load) -> None:
     assert (tokenizer.add_bos, tokenizer.add_bos_from) == (True, "default")
     assert any("add_bos_token is false, but model gemma4 needs a BOS" in warning for warning in tokenizer.warnings)
     assert not tokenizer.with_add_bos(False).add_bos
-    assert load(GEMMA.but(add_bos_token=True)).warnings == ()
+    says_so = load(GEMMA.but(add_bos_token=True))
+    assert (says_so.add_bos, says_so.add_bos_from, says_so.warnings) == (True, "file", ())
+    assert load(GEMMA).add_bos_from == "default"
+
+
+def test_t10_gemma4_turn_markers_typed_normal_are_warned_of(load: Load) -> None:
+    file = gemma4(["a b"], [("<|turn>", NORMAL), ("<turn|>", NORMAL), ("<|image|>", NORMAL), ("<b>", NORMAL)])
+    (warning,) = load(file).warnings
+    named = ", ".join(f"{file.id_of(entry)} {entry!r}" for entry in ("<|turn>", "<turn|>", "<|image|>"))
+    assert warning.startswith(f"3 tokens ({named}): typed NORMAL though spelt like control tokens")
 
 
 # -- what is refused
