@@ -7,7 +7,6 @@ from os import PathLike
 from typing import Any, Final, Literal
 
 import numpy as np
-import psutil
 import threadpoolctl
 from numpy.typing import NDArray
 
@@ -16,7 +15,6 @@ from ember import numerics
 from ember.assets_path import resolve_model
 from ember.capture import Captures
 from ember.card import BoundModel
-from ember.cpus import usable_cpus
 from ember.engine.invariance import rows_keep_bits
 from ember.engine.runner import run_unit
 from ember.engine.session import Session
@@ -25,6 +23,7 @@ from ember.gguf import GGUFFile, open_gguf
 from ember.models import bind_model
 from ember.positions import Position
 from ember.provenance import tensor_contract
+from ember.resources import find_resources
 from ember.tokenizer import Tokenizer, load_tokenizer
 from ember.units import cut_units, plan_order
 from ember.work import CaptureWork, Floats, NonFinite, Tokens, UnitResult, UnitWork
@@ -243,9 +242,10 @@ def open_model(
         raise InputError(f"threads {threads!r}: expected an integer of at least 1")
     file = open_gguf(resolve_model(str(path)))
     bound = bind_model(file)
-    budget = int(psutil.virtual_memory().available * RESIDENT_SHARE) if memory_budget is None else memory_budget
+    lent = find_resources()
+    budget = int(lent.memory * RESIDENT_SHARE) if memory_budget is None else memory_budget
     controller = threadpoolctl.ThreadpoolController()
-    return Model(file, bound, Session.make(file, route, threads or usable_cpus(), budget, controller))
+    return Model(file, bound, Session.make(file, route, threads or lent.cpus, budget, controller))
 
 
 def _check_ids(index: int, given: Sequence[int], vocab: int) -> Tokens:

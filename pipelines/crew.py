@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ember.resources import Resources, find_resources
 from pipelines.estimates import Memory, worker_memory
 from pipelines.plan import Plan
-from pipelines.resources import Resources, find_resources, worker_count
 
 SHARE: Final = 0.9
 """Part of the free memory that all workers together may take."""
@@ -53,3 +53,21 @@ def plan_crew(plan: Plan, open_units: int, workers: int | None = None, *, foreig
     else:
         limit = max(int(SHARE * resources.memory / count), need.total)
     return Crew(count, why, need, limit, settings.seconds_per_unit, resources)
+
+
+def worker_count(
+    asked: int | None, resources: Resources, *, blas_threads: int, units: int, memory_per_worker: int
+) -> tuple[int, str]:
+    """Return how many workers to start and which limit decided: `asked`, `processors`, `memory` or `units`.
+
+    workers x BLAS threads never exceeds the usable processors unless `asked` says so.
+    """
+    if asked is not None:
+        return max(1, min(asked, units)), "asked" if asked <= units else "units"
+    limits = {
+        "processors": max(1, resources.cpus // blas_threads),
+        "memory": max(1, resources.memory // max(1, memory_per_worker)),
+        "units": max(1, units),
+    }
+    tightest = min(limits, key=lambda name: limits[name])
+    return limits[tightest], tightest

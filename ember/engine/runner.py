@@ -19,14 +19,21 @@ from ember.work import Floats, NonFinite, Produced, UnitResult, UnitWork
 
 
 @dataclass(frozen=True, slots=True)
+class GuardRows:
+    """Rows whose next token the guard scores, that token, and the prompt both belong to."""
+
+    rows: Index
+    targets: Index
+    prompts: Index
+
+
+@dataclass(frozen=True, slots=True)
 class Needs:
     """Which rows somebody needs, and from which depth."""
 
     ends: Index
     """[prompts] row of each prompt's last token."""
-    guard: Index
-    """Rows whose next token the guard scores."""
-    guard_targets: NDArray[np.int32]
+    guard: GuardRows
     depth: int
     """Layers to run."""
     kept: Index
@@ -55,23 +62,25 @@ def _run(model: BoundModel, be: Backend, work: UnitWork) -> UnitResult:
     produced = _produce(model, be, work, tree, cache, greedy, failures)
     result = UnitResult([sink.result() for sink in sinks], produced, len(tree.rows), len(tree.tokens))
     if guard is not None:
-        values = guard.values()
-        result.guard_nll, result.guard_count = float(values.mean()), len(values)
+        # prompts that failed say nothing about the model
+        values = guard.values()[~np.isin(needs.guard.prompts, list(failures))]
+        if len(values):
+            result.guard_nll, result.guard_count = float(values.mean()), len(values)
     result.failures = failures
     return result
 
 
 def _needs(work: UnitWork, tree: PrefixTree, sinks: list[Sink], n_layers: int) -> Needs:
     ends = tree.rows[tree.starts[1:] - 1]
-    guard, targets = _guard_rows(work, tree)
-    head = bool(work.max_tokens or len(guard) or any(not SITES[s.work.site].per_layer for s in sinks))
+    guard = _guard_rows(work, tree)
+    head = bool(work.max_tokens or len(guard.rows) or any(not SITES[s.work.site].per_layer for s in sinks))
     depth = n_layers if head else max((_depth_of(s) for s in sinks), default=0)
     kept = [sink.rows for sink in sinks if _reads_end(sink, depth, n_layers)]
     if work.max_tokens:
         kept.append(ends)
-    kept.append(guard)
+    kept.append(guard.rows)
     rows = np.unique(np.concatenate(kept)).astype(np.int32)
-    return Needs(ends, guard, targets, depth, rows)
+    return Needs(ends, guard, depth, rows)
 
 
 def _depth_of(sink: Sink) -> int:
@@ -87,19 +96,17 @@ def _reads_end(sink: Sink, depth: int, n_layers: int) -> bool:
     return depth - 1 in sink.work.layers
 
 
-def _guard_rows(work: UnitWork, tree: PrefixTree) -> tuple[Index, NDArray[np.int32]]:
-    rows: list[int] = []
-    targets: list[int] = []
+def _guard_rows(work: UnitWork, tree: PrefixTree) -> GuardRows:
+    found: list[tuple[int, int, int]] = []
     for prompt in range(len(work.prompts)):
         path = tree.path(prompt)
-        for here, following in zip(path[:-1].tolist(), path[1:].tolist(), strict=True):
-            if len(rows) == work.guard_positions:
-                return np.array(rows, np.int32), np.array(targets, np.int32)
-            # a shared row's own continuation counts once, with the prompt that brought it
-            if tree.owners[following] == prompt:
-                rows.append(here)
-                targets.append(int(tree.tokens[following]))
-    return np.array(rows, np.int32), np.array(targets, np.int32)
+        # a shared row's own continuation counts once, with the prompt that brought it
+        own = [i for i in range(1, len(path)) if tree.owners[path[i]] == prompt]
+        found += [(int(path[i - 1]), int(tree.tokens[path[i]]), prompt) for i in own]
+        if len(found) >= work.guard_positions:
+            break
+    table = np.array(found[: work.guard_positions], np.int32).reshape(-1, 3)
+    return GuardRows(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy())
 
 
 def _head(
@@ -107,7 +114,7 @@ def _head(
 ) -> tuple[Greedy | None, Likelihood | None]:
     """Final norm and head for the rows that need them."""
     asking = [sink for sink in sinks if not SITES[sink.work.site].per_layer]
-    if not (asking or work.max_tokens or len(needs.guard)):
+    if not (asking or work.max_tokens or len(needs.guard.rows)):
         return None, None
     h = model.family.final_norm(be, model.config, model.weights, x)  # [kept, D]
     where = np.full(int(needs.kept[-1]) + 1, -1, np.int32)
@@ -120,9 +127,9 @@ def _head(
     if work.max_tokens:
         greedy = Greedy(len(needs.ends))
         scan(model, be, np.ascontiguousarray(h[where[needs.ends]]), [greedy])
-    if len(needs.guard):
-        guard = Likelihood(needs.guard_targets)
-        scan(model, be, np.ascontiguousarray(h[where[needs.guard]]), [guard])
+    if len(needs.guard.rows):
+        guard = Likelihood(needs.guard.targets)
+        scan(model, be, np.ascontiguousarray(h[where[needs.guard.rows]]), [guard])
     return greedy, guard
 
 

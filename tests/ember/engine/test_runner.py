@@ -179,6 +179,9 @@ def test_a_nan_in_one_embedding_row_fails_only_prompts_that_use_it(tmp_path, mon
 
     monkeypatch.setattr(store, "gather", gather)
     found = model(work)
+    guard = model(UnitWork(PROMPTS, guard_positions=256))
+    assert np.isfinite(guard.guard_nll)
+    assert guard.guard_count < 113  # prompts that failed are left out
     hit = {i for i, p in enumerate(PROMPTS) if poisoned in p}
     assert hit == {2} or 2 in hit
     assert found.failures == {i: NonFinite(0, "before_layer") for i in hit}

@@ -1,4 +1,4 @@
-"""What this machine lends to a run: processors and memory, as limited by affinity, control groups and SLURM.
+"""What this machine lends to this process: processors and memory, as limited by affinity, control groups and SLURM.
 
 `os.cpu_count` sees none of these limits; starting that many workers in a job with four processors makes it several
 times slower.
@@ -41,24 +41,6 @@ def find_resources(environ: Mapping[str, str] = os.environ, cgroup: Path = CGROU
     free = psutil.virtual_memory().available
     lent = _cgroup_memory(cgroup)
     return Resources(limits[source], source, free if lent is None else min(free, lent))
-
-
-def worker_count(
-    asked: int | None, resources: Resources, *, blas_threads: int, units: int, memory_per_worker: int
-) -> tuple[int, str]:
-    """Return how many workers to start and which limit decided: `asked`, `processors`, `memory` or `units`.
-
-    workers x BLAS threads never exceeds the usable processors unless `asked` says so.
-    """
-    if asked is not None:
-        return max(1, min(asked, units)), "asked" if asked <= units else "units"
-    limits = {
-        "processors": max(1, resources.cpus // blas_threads),
-        "memory": max(1, resources.memory // max(1, memory_per_worker)),
-        "units": max(1, units),
-    }
-    tightest = min(limits, key=lambda name: limits[name])
-    return limits[tightest], tightest
 
 
 def own_cgroup(root: Path = CGROUP, membership: Path = Path("/proc/self/cgroup")) -> list[Path]:

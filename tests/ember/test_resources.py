@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.resources import Resources, find_resources, own_cgroup, worker_count
+from ember.resources import Resources, find_resources, own_cgroup
+from pipelines.crew import worker_count
 
 HERE = Resources(8, "affinity", 16_000)
 
 
 def test_affinity_is_seen_and_the_number_of_processors_is_not() -> None:
-    told = "from pipelines.resources import find_resources as f; r = f({}); print(r.cpus, r.cpu_source)"
+    told = "from ember.resources import find_resources as f; r = f({}); print(r.cpus, r.cpu_source)"
     seen = subprocess.run(
         ["taskset", "-c", "0", sys.executable, "-c", told], capture_output=True, text=True, check=True
     )
