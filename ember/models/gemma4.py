@@ -197,6 +197,9 @@ class Weights:
 def bind_weights(config: Config, binder: TensorBinder) -> Weights:
     """Take every tensor by its name and shape; the embedding serves as head where the file has none of its own."""
     vocab, width = config.vocab_size, config.hidden_size
+    if not all(shape.window for shape in config.layers):
+        # without it heads would turn as a whole; llama.cpp refuses such a file too
+        binder.vector(FACTORS, config.rope_full.rotated // 2)
     binder.allow(FACTORS)
     tied = not binder.has("output.weight")
     embedding = binder.linear("token_embd.weight", vocab, width)

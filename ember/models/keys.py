@@ -134,7 +134,9 @@ class KeyReader:
     def vocab_size(self) -> int:
         """Return `vocab_size`; where the key is absent, the rows of the embedding."""
         embedding = self.file.tensors.get("token_embd.weight")
-        return self.integer("vocab_size", embedding.shape[0] if embedding else None)
+        if embedding is None:
+            raise ModelError(f"{self.file.path}: token_embd.weight: absent, but a {self.architecture} model needs it")
+        return self.integer("vocab_size", embedding.shape[0])
 
     def kv_heads(self, heads: int) -> int:
         """Return the number of key/value heads, by default all `heads`; they must divide."""
