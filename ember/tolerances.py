@@ -24,8 +24,8 @@ TOLERANCES: Final[dict[str, Tolerance]] = {
     "golden_site": Tolerance(
         ROW_METRIC,
         2e-5,
-        "float32 engine against float64, and against llama.cpp in float32, on tiny random models; the worst is against a "
-        "llama.cpp value that is itself 1.1e-5 from float64, from which Ember is 1e-5 at most",
+        "float32 engine against float64, and against llama.cpp in float32, on tiny random models; the worst is against "
+        "a llama.cpp value that is itself 1.1e-5 from float64, from which Ember is 1e-5 at most",
         1.9e-5,
     ),
     "llama_cpp_f16_gelu": Tolerance(

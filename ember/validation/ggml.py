@@ -6,14 +6,15 @@ Needs llama-cpp-python (extra `reference`), whose own bindings end at llama.h.
 import ctypes
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import llama_cpp
 import numpy as np
+from numpy.typing import NDArray
 
 from ember.work import Floats
 
-_F32: Final = 0
+_F32, _I32 = 0, 26
 _MAX_SOURCES: Final = 10
 _SUFFIX: Final = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 _PREFIX: Final = "" if sys.platform == "win32" else "lib"
@@ -62,32 +63,58 @@ def operation_of(tensor: int) -> str:
     return bytes(_library.ggml_op_desc(tensor)).decode()
 
 
-def source_of(tensor: int, index: int) -> int | None:
-    """Return an operand of the operation that makes a tensor; None if it has no such operand."""
-    found: int | None = _checked(tensor).src[index]
-    return found
+def has_source(tensor: int, index: int) -> bool:
+    """Return whether the operation that makes a tensor has an operand of this number."""
+    return bool(_checked(tensor).src[index])
+
+
+def source_of(tensor: int, index: int) -> int:
+    """Return an operand of the operation that makes a tensor."""
+    found = _checked(tensor).src[index]
+    if not found:
+        raise RuntimeError(f"{name_of(tensor)} has no operand {index} in this version of llama.cpp")
+    return int(found)
+
+
+def shape_of(tensor: int) -> tuple[int, ...]:
+    """Return the four dimensions of a tensor, the contiguous one last."""
+    return tuple(_checked(tensor).ne)[::-1]
+
+
+def parameters_of(tensor: int) -> NDArray[np.int32]:
+    """Return what the operation that makes a tensor was told, as ggml stores it: int32 [16], some of them floats."""
+    return np.array(_checked(tensor).op_params, np.int32)
 
 
 def values_of(tensor: int) -> Floats:
-    """Copy an F32 tensor: [rows, columns], the contiguous axis last."""
-    values = np.empty(_shape(tensor), np.float32)
-    _library.ggml_backend_tensor_get(tensor, values.ctypes.data, 0, values.nbytes)
-    return values
+    """Copy an F32 tensor, or a view of one: [rows, columns], the contiguous axis last."""
+    return _copied(tensor, _F32, np.dtype(np.float32))
+
+
+def integers_of(tensor: int) -> NDArray[np.int32]:
+    """Copy an I32 tensor: [rows, columns]."""
+    return _copied(tensor, _I32, np.dtype(np.int32))
+
+
+def _copied(tensor: int, kind: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    found = _checked(tensor)
+    if found.type != kind:
+        raise RuntimeError(f"{name_of(tensor)} has type {found.type} in this version of llama.cpp, expected {kind}")
+    data = np.empty(_library.ggml_nbytes(tensor), np.uint8)
+    _library.ggml_backend_tensor_get(tensor, data.ctypes.data, 0, data.nbytes)
+    strides = tuple(found.nb)[::-1]
+    whole = np.lib.stride_tricks.as_strided(data.view(dtype), shape_of(tensor), strides)
+    return np.ascontiguousarray(whole).reshape(-1, found.ne[0])
 
 
 def overwrite(tensor: int, values: Floats) -> None:
-    """Put other values into an F32 tensor of the same shape."""
-    if values.shape != _shape(tensor) or values.dtype != np.float32 or not values.flags.c_contiguous:
-        raise RuntimeError(f"{name_of(tensor)}: {values.dtype} {values.shape} does not fit {_shape(tensor)}")
-    _library.ggml_backend_tensor_set(tensor, values.ctypes.data, 0, values.nbytes)
-
-
-def _shape(tensor: int) -> tuple[int, int]:
+    """Put other values, [rows, columns], into a contiguous F32 tensor of that shape."""
     found = _checked(tensor)
-    if found.type != _F32 or not _library.ggml_is_contiguous(tensor):
-        raise RuntimeError(f"{name_of(tensor)} is not a contiguous F32 tensor in this version of llama.cpp")
-    columns = int(found.ne[0])
-    return int(_library.ggml_nbytes(tensor)) // 4 // columns, columns
+    fits = values.nbytes == _library.ggml_nbytes(tensor) and values.shape[-1] == found.ne[0]
+    if found.type != _F32 or not fits or not _library.ggml_is_contiguous(tensor):
+        raise RuntimeError(f"{name_of(tensor)} {shape_of(tensor)} cannot be overwritten with {values.shape}")
+    data = np.ascontiguousarray(values, np.float32)
+    _library.ggml_backend_tensor_set(tensor, data.ctypes.data, 0, data.nbytes)
 
 
 def _checked(tensor: int) -> _Tensor:

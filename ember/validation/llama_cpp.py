@@ -3,8 +3,7 @@
 The settings are those under which llama.cpp computes f32 x f32: F32 KV cache, no flash attention, one thread, one
 sequence in a batch. Give it F32 files: with others it rounds the activations as well.
 
-llama.cpp's CPU code takes GELU from a table of half-precision numbers, which moves states of gpt2 and gemma by 1e-3 of
-their size. Here the callback puts the exact tanh form in place of each value so made, unless `stock_gelu` is asked for.
+With `exact` the callback also replaces what llama.cpp's operators GELU and ROPE made (see `exact_operators`).
 """
 
 import os
@@ -21,10 +20,10 @@ from numpy.typing import NDArray
 
 from ember.errors import UnsupportedError
 from ember.validation import ggml
+from ember.validation.exact_operators import EXACT
 from ember.work import Floats
 
 VERSION: Final = str(llama_cpp.__version__)
-GELU: Final = frozenset({"GELU", "GEGLU"})
 _silent = native.llama_log_callback(lambda *_: None)
 
 
@@ -36,16 +35,15 @@ class Names:
     attention: str | None
     """None: without a name, an operand of `ffn_inp`."""
     mlp: str
-    gelu: bool = False
 
 
 GRAPHS: Final = {
-    "gpt2": Names("inpL", None, "ffn_out", gelu=True),
+    "gpt2": Names("inpL", None, "ffn_out"),
     "llama": Names("embd", "attn_out", "ffn_out"),
     "qwen2": Names("embd", None, "ffn_out"),
     "qwen3": Names("embd", None, "ffn_out"),
-    "gemma3": Names("inp_scaled", "attn_post_norm", "ffn_post_norm", gelu=True),
-    "gemma4": Names("inp_scaled", "attn_post_norm", "ffn_post_norm", gelu=True),
+    "gemma3": Names("inp_scaled", "attn_post_norm", "ffn_post_norm"),
+    "gemma4": Names("inp_scaled", "attn_post_norm", "ffn_post_norm"),
 }
 LAYER_OUT: Final = "l_out"
 AFTER_ATTENTION: Final = "ffn_inp"
@@ -73,7 +71,7 @@ class LlamaCpp:
         sequences: int = 1,
         kv_type: int = native.GGML_TYPE_F32,
         flash_attention: bool = False,
-        stock_gelu: bool = False,
+        exact: bool = False,
     ) -> None:
         native.llama_log_set(_silent, None)
         native.llama_backend_init()
@@ -89,10 +87,10 @@ class LlamaCpp:
         self.wanted: frozenset[str] = frozenset()
         self.taken: dict[str, Floats] = {}
         self._stop_after: str | None = None
-        self.exact_gelu = self._names.gelu and not stock_gelu
-        # Operands lie intact only until the next node: with these each node is computed by itself.
-        self._stepwise = self.exact_gelu or self._names.attention is None
-        self._gelu: Floats | None = None
+        self.exact = exact
+        # Operands lie intact only until the next node: where they are read, each node is computed by itself.
+        self._stepwise = exact or self._names.attention is None
+        self._better: Floats | None = None
         self._failure: Exception | None = None
         # The callback is kept here: llama.cpp holds only its address.
         self._callback = native.ggml_backend_sched_eval_callback(self._on_tensor)
@@ -216,17 +214,17 @@ class LlamaCpp:
         name = ggml.name_of(tensor)
         if not self._stepwise:
             return name in self.wanted
-        if self.exact_gelu and ggml.operation_of(tensor) in GELU:
-            self._gelu = _exact_gelu(tensor)
+        if self.exact and ggml.operation_of(tensor) in EXACT:
+            self._better = EXACT[ggml.operation_of(tensor)](tensor)
         if self._names.attention is None and name in self.wanted and name.startswith(AFTER_ATTENTION):
-            self.taken[name] = ggml.values_of(_source(tensor, 0))
+            self.taken[name] = ggml.values_of(ggml.source_of(tensor, 0))
         return True
 
     def _after(self, tensor: int) -> bool:
         """Take a computed node; false ends the evaluation."""
-        if self._gelu is not None:
-            ggml.overwrite(tensor, self._gelu)
-            self._gelu = None
+        if self._better is not None:
+            ggml.overwrite(tensor, self._better)
+            self._better = None
         name = ggml.name_of(tensor)
         if name in self.wanted and name not in self.taken:
             self.taken[name] = ggml.values_of(tensor)
@@ -247,18 +245,3 @@ def _architecture(model: Any) -> str:
     native.llama_model_meta_val_str(model, b"general.architecture", buffer, len(buffer))
     return bytes(buffer.value).decode()
 
-
-def _source(tensor: int, index: int) -> int:
-    found = ggml.source_of(tensor, index)
-    if found is None:
-        raise RuntimeError(f"{ggml.name_of(tensor)} has no operand {index} in this version of llama.cpp")
-    return found
-
-
-def _exact_gelu(tensor: int) -> Floats:
-    """Compute what a GELU or GEGLU node should hold, in float64 rounded once."""
-    x = ggml.values_of(_source(tensor, 0)).astype(np.float64)
-    result = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    if ggml.operation_of(tensor) == "GEGLU":
-        result = result.astype(np.float32) * ggml.values_of(_source(tensor, 1))
-    return np.ascontiguousarray(result, np.float32)

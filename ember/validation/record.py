@@ -90,17 +90,19 @@ def _by_llama_cpp(recorder: ModuleType, file: GGUFFile, prompts: Sequence[Sequen
 
 def _with_llama_cpp(recorder: ModuleType, path: Path, prompts: Sequence[Sequence[int]], which: str) -> Recording:
     context = max(map(len, prompts)) + GREEDY_STEPS
-    with recorder.LlamaCpp(path, context=context) as reference:
+    with recorder.LlamaCpp(path, context=context, exact=True) as reference:
         states = [reference.states(prompt) for prompt in prompts]
         continued = [reference.greedy(prompt, GREEDY_STEPS) for prompt in prompts]
-        exact = "; GELU in its exact tanh form instead of llama.cpp's half-precision table" * reference.exact_gelu
     arrays: dict[str, NDArray[Any]] = {key: np.concatenate([state[key] for state in states]) for key in states[0]}
     arrays["greedy"] = np.stack([one.ids for one in continued])
     arrays["greedy_margin"] = np.stack([one.margins for one in continued])
     about = {
         "name": "llama.cpp",
         "version": f"llama-cpp-python {recorder.VERSION}",
-        "settings": f"{which}; F32 KV cache, no flash attention, one thread, one prompt at a time{exact}",
+        "settings": f"{which}; F32 KV cache, no flash attention, one thread, one prompt at a time; GELU and RoPE "
+        "computed from the operators' own inputs and parameters in float64, instead of half-precision GELU and "
+        "float32 angles",
+        "angles": "float64",
     }
     return Recording(tuple(tuple(prompt) for prompt in prompts), arrays, about)
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 import ember
 from ember.model import Model
 from ember.sites import NO_LAYER, SITES
+from ember.tolerances import ROW_METRIC
 from ember.validation.compare import Comparison
 from ember.validation.recording import Recording
 
@@ -33,7 +34,7 @@ def make_record(model: Model, recording: Recording, found: Comparison, *, named:
         "numerics": model.numerics(),
         "reference": dict(recording.about),
         "prompts": list(found.lengths),
-        "tolerance": {"metric": found.tolerance.metric, "bound": found.tolerance.bound, "bounds": list(found.bounds)},
+        "tolerance": {"metric": ROW_METRIC, "bounds": {site: list(bounds) for site, bounds in found.bounds.items()}},
         "figures": [{name: getattr(one, name) for name in one.__slots__} for one in found.figures],
         "top1": _tally(found.top1),
         "greedy": None if found.greedy is None else _tally(found.greedy),
@@ -74,12 +75,15 @@ def verdict(recording: Recording, found: Comparison) -> list[str]:
     lines = [f"highest logit the same: {found.top1}; greedy ids the same: {greedy}", f"reference: {reference}"]
     if "settings" in about:
         lines.append(f"  {about['settings']}")
-    bound = f"{found.tolerance.bound:.0e}" + (
-        f" (up to {max(found.bounds):.1e} on long prompts)" if max(found.bounds) > found.tolerance.bound else ""
-    )
+    bound = ", ".join(f"{site} {_range(bounds)}" for site, bounds in found.bounds.items())
     if found.agrees:
-        return [*lines, f"agrees: everything is within {bound}; this reaches the rung {found.rung!r}"]
-    return [*lines, f"does NOT agree: bound {bound}", *(f"  {problem}" for problem in found.problems()[:10])]
+        return [*lines, f"agrees, so reaches the rung {found.rung!r}; bounds: {bound}"]
+    return [*lines, f"does NOT agree; bounds: {bound}", *(f"  {problem}" for problem in found.problems()[:10])]
+
+
+def _range(bounds: tuple[float, ...]) -> str:
+    least, most = f"{min(bounds):.1e}", f"{max(bounds):.1e}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _lengths(lengths: tuple[int, ...]) -> str:
