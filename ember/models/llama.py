@@ -8,12 +8,11 @@ Shapes: T token rows, D width, H heads, K key/value heads, E head width, F FFN w
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ember.card import SiteOrigin
 from ember.engine.backend import Backend
 from ember.engine.linear import Linear, names_of
-from ember.engine.rope import Rope
 from ember.engine.step import Step
 from ember.gguf import GGUFFile
 from ember.models.common import (
@@ -26,68 +25,23 @@ from ember.models.common import (
     side_inputs,
 )
 from ember.models.keys import KeyReader
-from ember.models.rope_keys import FACTORS, read_rope
+from ember.models.plain import PlainConfig, PlainWeights, bind_plain_weights, read_plain_config
 from ember.models.tensors import TensorBinder
 from ember.work import Floats
 
 __all__ = ["cache_shapes", "embed", "final_norm", "head_origins", "logits", "shared_sources", "side_inputs"]
 ARCHITECTURE: Final = "llama"
 
-NEUTRAL: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
-    "attention.sliding_window": ((0,), "sliding windows are not supported in the llama family"),
-    "attention.scale": ((0, 0.0), "a custom attention scale is not supported in the llama family"),
-    "final_logit_softcapping": ((0, 0.0), "a logit softcap is not supported in the llama family"),
-    "attn_logit_softcapping": ((0, 0.0), "an attention softcap is not supported in the llama family"),
-}
 INERT_TENSORS: Final = ("attn_rot_embd.weight", "attn.rotary_emb.inv_freq")
 """Written by old converters; tables that are computed here anyway."""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
-    """Hyper-parameters, from the file's `llama.*` keys."""
-
-    n_layers: int
-    hidden_size: int
-    ffn_size: int
-    n_heads: int
-    n_kv_heads: int
-    key_size: int
-    """Width of a query or key head."""
-    value_size: int
-    """Width of a value head."""
-    rms_eps: float
-    context_length: int
-    vocab_size: int
-    rope: Rope
-
-    @property
-    def attention_scale(self) -> float:
-        """Factor on q·k before the softmax."""
-        return float(self.key_size**-0.5)
+Config = PlainConfig
 
 
 def read_config(file: GGUFFile, keys: KeyReader) -> Config:
     """Read every key that the family knows. Raises ModelError and UnsupportedError, naming the key."""
-    keys.refuse_common()
-    for name, (neutral, why) in NEUTRAL.items():
-        keys.refuse_unless(name, neutral, why)
-    width = keys.integer("embedding_length")
-    heads = keys.integer("attention.head_count")
-    key_size = keys.integer("attention.key_length", max(1, width // heads))
-    return Config(
-        n_layers=keys.integer("block_count"),
-        hidden_size=width,
-        ffn_size=keys.integer("feed_forward_length"),
-        n_heads=heads,
-        n_kv_heads=keys.kv_heads(heads),
-        key_size=key_size,
-        value_size=keys.integer("attention.value_length", key_size),
-        rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
-        context_length=keys.integer("context_length"),
-        vocab_size=keys.vocab_size(),
-        rope=read_rope(file, keys, key_size, "neighbours"),
-    )
+    return read_plain_config(file, keys, "neighbours")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,40 +59,19 @@ class LayerWeights:
     ffn_down: Linear  # [D, F]
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """All tensors of a model."""
-
-    token_embd: Linear  # [V, D]
-    layers: tuple[LayerWeights, ...]
-    output_norm: Floats  # [D]
-    output: Linear  # [V, D]
-    tied: bool
+Weights = PlainWeights[LayerWeights]
 
 
 def bind_weights(config: Config, binder: TensorBinder) -> Weights:
     """Take every tensor by its name and shape; the embedding serves as head where the file has none of its own."""
-    vocab, width = config.vocab_size, config.hidden_size
-    layers = tuple(_bind_layer(config, binder, index) for index in range(config.n_layers))
-    binder.allow(FACTORS)
-    for index in range(config.n_layers):
-        binder.ignore(*(f"blk.{index}.{name}" for name in INERT_TENSORS))
-    tied = not binder.has("output.weight")
-    embedding = binder.linear("token_embd.weight", vocab, width)
-    return Weights(
-        token_embd=embedding,
-        layers=layers,
-        output_norm=binder.vector("output_norm.weight", width),
-        output=embedding if tied else binder.linear("output.weight", vocab, width),
-        tied=tied,
-    )
+    return bind_plain_weights(config, binder, _bind_layer)
 
 
-def _bind_layer(config: Config, binder: TensorBinder, index: int) -> LayerWeights:
+def _bind_layer(config: Config, binder: TensorBinder, at: str) -> LayerWeights:
     width, ffn = config.hidden_size, config.ffn_size
     queries, keys = config.n_heads * config.key_size, config.n_kv_heads * config.key_size
     values, mixed = config.n_kv_heads * config.value_size, config.n_heads * config.value_size
-    at = f"blk.{index}."
+    binder.ignore(*(at + name for name in INERT_TENSORS))
     return LayerWeights(
         attn_norm=binder.vector(at + "attn_norm.weight", width),
         **binder.qkv(at, (queries, keys, values), width),
