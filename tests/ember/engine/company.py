@@ -1,6 +1,6 @@
-"""Run as a program: does a prompt's bits depend on its company? Prints one JSON object.
+"""Run as a program: does a prompt's bits depend on its company? Prints one JSON object a model, each on its line.
 
-    python -m tests.ember.engine.company MODEL SEED
+    python -m tests.ember.engine.company MODEL ... SEED
 
 Kept apart because OpenBLAS picks its kernels once per process, by environment variables that tests must not change.
 """
@@ -96,11 +96,12 @@ def _differences(a: list[Row], b: list[Row]) -> int:
 
 
 def main() -> None:
-    """Compare on both routes."""
-    path, seed = sys.argv[1], int(sys.argv[2])
+    """Compare each model on both routes."""
+    *paths, seed = sys.argv[1:]
     kernels = [info.get("architecture") for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
-    routes = {route: compare(path, route, seed) for route in ("reference", "fast")}
-    print(json.dumps({"kernels": kernels, "routes": routes}))
+    for path in paths:
+        routes = {route: compare(path, route, int(seed)) for route in ("reference", "fast")}
+        print(json.dumps({"kernels": kernels, "routes": routes}))
 
 
 if __name__ == "__main__":
