@@ -8,12 +8,12 @@ NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 SPECIALS = (("<pad>", CONTROL), ("<eos>", CONTROL), ("<bos>", CONTROL), ("<unk>", UNKNOWN), ("<mask>", CONTROL))
 """The first ids, in Gemma's order."""
 BOS_ID = 2
-LETTERS = "▁etaoinshrdluابتثجحخدذرزسشصضطظعغفقكلمنهوي"
-PAIRS = ("▁ t", "t h", "▁t h", "th e", "▁ ا", "ا ل", "▁ا ل", "ك ت", "كت ب", "▁ك تب")
+LETTERS = "▁etaoinshrdluابتثجدركلمنوي"
+PAIRS = ("▁ t", "t h", "▁t h", "th e", "▁ ا", "ا ل", "▁ا ل", "ك ت", "كت ب", "▁ كتب")
 
 
 def gemma_keys(size: int, model: str) -> Keys:
-    """Give the `tokenizer.ggml.*` keys of exactly `size` >= 300 tokens for the model `llama` or `gemma4`.
+    """Give the `tokenizer.ggml.*` keys of exactly `size` >= 297 tokens for the model `llama` or `gemma4`.
 
     Any text has tokens: what is no letter here falls back to its bytes.
     """
@@ -42,9 +42,9 @@ def _listed(size: int) -> tuple[list[str], list[int], list[float]]:
     scored = [(text, -float(rank)) for rank, text in enumerate(made)]
     scored += [(text, -1000.0 - rank) for rank, text in enumerate(LETTERS) if text not in made]
     room = size - len(fixed)
-    scored = scored[:room] + [(f"<filler{n}>", -2000.0) for n in range(room - len(scored))]
-    if room < len(LETTERS) - 4:
-        raise ValueError(f"vocabulary of {size} tokens: specials and bytes alone are {len(fixed)}")
+    if room < len(scored):
+        raise ValueError(f"vocabulary of {size} tokens: at least {len(fixed) + len(scored)} are needed")
+    scored += [(f"<filler{n}>", -2000.0) for n in range(room - len(scored))]
     tokens = [text for text, _ in fixed] + [text for text, _ in scored]
     types = [kind for _, kind in fixed] + [NORMAL] * len(scored)
     return tokens, types, [0.0] * len(fixed) + [score for _, score in scored]
