@@ -110,7 +110,7 @@ def make_origin(plan: Plan, identity: RunIdentity, engine: EngineRecord, done: S
         ),
         tensor_contract=plain(engine.contract),
         model=plain(card.record()),
-        tokenizer=identity.tokenizer,
+        tokenizer=plain(plan.source.tokenizer.record()),
         numerics=numerics | {"versions": numerics.get("versions", {}) | {"ember": identity.ember}},
         validation={"rung": "smoke" if measured is not None and measured.passed else "none"},
         guard=dict(measured.record) if measured else None,

@@ -21,6 +21,8 @@ from pipelines.rows import stimulus_record
 from pipelines.state import IDENTITY, STATE_DIR
 from pipelines.tasks import EngineRecord
 
+UNIDENTIFYING: Final = ("tokenizers_version", "warnings")
+"""What a tokenizer's record says beside what it does; ids themselves are part of the plan's hash."""
 SHOWN: Final = 8
 """Differences that a refusal lists."""
 
@@ -48,7 +50,8 @@ class RunIdentity:
 def make_identity(plan: Plan, engine: EngineRecord, version: str) -> RunIdentity:
     """Gather the identity of a run whose config has nothing `auto` left."""
     config = plan.config
-    tokenizer = plan.source.tokenizer.record()
+    told = plan.source.tokenizer.record()
+    tokenizer = {key: value for key, value in told.items() if key not in UNIDENTIFYING}
     stimuli = sorted((sample.stimulus for sample in plan.samples), key=lambda stimulus: stimulus.source_index)
     inputs = Inputs(
         config_sha256=config_sha256(config),
