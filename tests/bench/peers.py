@@ -92,8 +92,13 @@ class LlamaCppPeer:
             kv_type=getattr(native, f"GGML_TYPE_{variant['kv']}"),
             flash_attention=variant["flash"],
         )
-        system = native.llama_print_system_info().decode()
-        self.about = {"name": "llama.cpp", "version": llama_cpp.__version__, "settings": variant, "system": system}
+        features = native.llama_print_system_info().decode().replace(" = 1", "").split(" | ")
+        self.about = {
+            "name": "llama.cpp",
+            "version": llama_cpp.__version__,
+            "settings": variant,
+            "system": " ".join(features),
+        }
 
     def run(self) -> States:
         return np.concatenate([self._llama.last_rows(group, common=self._common) for group in self._groups])
@@ -149,10 +154,15 @@ PEERS: dict[str, type[Any]] = {
 
 
 def machine() -> dict[str, Any]:
-    """Name the processor as the kernel does."""
+    """Name the processor as the kernel does, and say how many processes want to run (the mean of 15 minutes)."""
     with Path("/proc/cpuinfo").open() as lines:
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
-    return {"processor": model, "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[2], 1),
+        "python": platform.python_version(),
+    }
 
 
 def _groups(prompts: Prompts, batch: int) -> list[Prompts]:

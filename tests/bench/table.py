@@ -26,6 +26,7 @@ def as_markdown(record: dict[str, Any]) -> str:
         f"Hidden states of every layer at the last token of {record['prompts']} prompts ({record['tokens']} tokens, "
         f"{record['rows_after_sharing']} rows after sharing), {record['model']}, {record['threads']} thread(s); "
         f"{record['rounds']} interleaved rounds on {machine['processor']}, {machine['cores']} cores, {record['when']}. "
+        f"{machine['load']} processes wanted to run, on average. "
         "These figures belong to this machine: compare lines, not machines.\n"
     )
     rows = [
@@ -43,8 +44,9 @@ def as_markdown(record: dict[str, Any]) -> str:
 
 
 def _details(about: dict[str, Any]) -> str:
-    kept = {key: value for key, value in about.items() if key not in ("name", "blas", "numerics")}
-    kernels = [f"{pool.get('architecture')} x {pool['num_threads']}" for pool in about.get("blas", [])]
-    return ", ".join(
-        [*(f"{key} {value}" for key, value in kept.items()), *(f"OpenBLAS {kernel}" for kernel in kernels)]
-    )
+    kept = [f"{key} {about[key]}" for key in ("version", "settings", "system") if key in about]
+    kernels = [f"OpenBLAS {pool.get('architecture')} x {pool['num_threads']}" for pool in about.get("blas", [])]
+    numerics = about.get("numerics", {})
+    kept += [f"{key} {numerics[key]}" for key in ("route", "contract") if key in numerics]
+    kernels += [f"OpenBLAS {blas['kernel']} x {blas['threads']}" for blas in numerics.get("blas", [])]
+    return ", ".join(kept + kernels)
