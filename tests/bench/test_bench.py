@@ -47,8 +47,8 @@ def test_contenders_are_timed_in_every_round_and_written_down(tmp_path: Path) ->
     )
     assert {label: len(timing.seconds) for label, timing in timings.items()} == {"alone": 3, "two": 3}
     record = {
-        "machine": {"processor": "p", "cores": 2, "load": 0.5}, "model": "m", "prompts": 3, "tokens": 6, "rows_after_sharing": 6,
-        "rounds": 3, "threads": 1, "when": "today",
+        "machine": {"processor": "p", "cores": 2, "load": 0.5},
+        "model": "m", "prompts": 3, "tokens": 6, "rows_after_sharing": 6, "rounds": 3, "threads": 1, "when": "today",
         "contenders": {label: as_line(t, 6) for label, t in timings.items()},
     }  # fmt: skip
     assert "belong to this machine" in as_markdown(record)
