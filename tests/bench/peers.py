@@ -57,14 +57,16 @@ class CeilingPeer:
         self._weights = [rng.standard_normal(size, dtype=np.float32) for size in sizes]
         widest = rng.standard_normal((rows, ffn), dtype=np.float32)
         self._inputs = {width: np.ascontiguousarray(widest[:, :width]) for width in (d, ffn)}
+        self._outputs = {width: np.empty((rows, width), np.float32) for width in (d, narrow, ffn)}
         self._layers, self._last_rows = shape["layers"], last_rows
 
     def run(self) -> States:
         for layer in range(self._layers):
             for index, weight in enumerate(self._weights):
                 pruned = layer == self._layers - 1 and index not in (1, 2)  # keys and values are needed of all rows
-                rows = self._inputs[weight.shape[1]]
-                _ = rows[: self._last_rows if pruned else None] @ weight.T
+                count = self._last_rows if pruned else None
+                out = self._outputs[weight.shape[0]][:count]
+                np.matmul(self._inputs[weight.shape[1]][:count], weight.T, out=out)
         return self._states
 
 
