@@ -2,7 +2,9 @@
 
 from typing import Any, Final
 
+from pipelines.canonical import plain
 from pipelines.crew import Crew, plan_crew
+from pipelines.duration import estimate_duration, in_words
 from pipelines.errors import RunError
 from pipelines.estimates import check_disk, size, table_bytes
 from pipelines.finish import position_text
@@ -37,6 +39,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
             "mapped_once": sum(part.size for part in plan.source.file.parts),
             "available": crew.resources.memory,
         },
+        "time": plain(estimate_duration(plan, crew.workers)),
         "notes": [*plan.notes, *_limits(plan, crew, sum(tables.values()))],
         "first": [_shown(plan, sample) for sample in plan.samples[:FIRST]],
     }
@@ -117,6 +120,7 @@ def _costs(told: dict[str, Any]) -> list[str]:
         f"workers   {workers['count']} (by {workers['decided_by']}), {each}; "
         f"{workers['cpus']} usable processors (by {workers['cpus_by']})",
         f"memory    {private}; the model's {size(memory['mapped_once'])} are mapped once for all",
+        f"time      about {in_words(told['time']['seconds'])} on this machine, if it does nothing else",
     ]
 
 
