@@ -30,10 +30,10 @@ TOLERANCES: Final[dict[str, Tolerance]] = {
     ),
     "llama_cpp_f16_gelu": Tolerance(
         ROW_METRIC,
-        1e-2,
+        2e-2,
         "stock llama.cpp reads GELU from a table of f16: gpt2, gemma3 and gemma4 against it say this much only; "
-        "float64 and exact GELU are what they are held to; the worst is llama.cpp's own distance from float64",
-        6.2e-3,
+        "float64 and exact GELU are what they are held to; the worst is its own distance from float64 over 62 layers",
+        1.5e-2,
     ),
     "real_model_layer": Tolerance(
         ROW_METRIC, 1e-4, "float32 engine against llama.cpp on SmolLM2's F32-dequantised file, 30 layers", None
@@ -41,8 +41,8 @@ TOLERANCES: Final[dict[str, Tolerance]] = {
     "real_model_contribution": Tolerance(
         ROW_METRIC,
         3e-4,
-        "as real_model_layer, for what attention and MLP add: on Gemma 3 270M Ember and llama.cpp, both in float32, are "
-        "each up to 9e-5 from Ember in float64",
+        "as real_model_layer, for what attention and MLP add: on Gemma 3 270M Ember and llama.cpp, both in float32, "
+        "are each up to 9e-5 from Ember in float64",
         1.4e-4,
     ),
     "fast_vs_reference": Tolerance(

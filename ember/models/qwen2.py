@@ -69,12 +69,13 @@ def _bind_layer(config: Config, binder: TensorBinder, at: str) -> LayerWeights:
     width, ffn = config.hidden_size, config.ffn_size
     queries, keys = config.n_heads * config.key_size, config.n_kv_heads * config.key_size
     values, mixed = config.n_kv_heads * config.value_size, config.n_heads * config.value_size
+    q_bias, k_bias, v_bias = binder.qkv_biases(at, (queries, keys, values))
     return LayerWeights(
         attn_norm=binder.vector(at + "attn_norm.weight", width),
         **binder.qkv(at, (queries, keys, values), width),
-        attn_q_bias=binder.vector(at + "attn_q.bias", queries),
-        attn_k_bias=binder.vector(at + "attn_k.bias", keys),
-        attn_v_bias=binder.vector(at + "attn_v.bias", values),
+        attn_q_bias=q_bias,
+        attn_k_bias=k_bias,
+        attn_v_bias=v_bias,
         attn_output=binder.linear(at + "attn_output.weight", width, mixed),
         ffn_norm=binder.vector(at + "ffn_norm.weight", width),
         ffn_gate=binder.linear(at + "ffn_gate.weight", ffn, width),
@@ -110,7 +111,7 @@ def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, Sit
     """Rows of the tensor contract for one layer (see `ember.sites`)."""
     at, w = f"blk.{layer_index}.", weights.layers[layer_index]
     attention = names_of(w.attn_q, w.attn_k, w.attn_v, w.attn_output)
-    attention += tuple(at + name + ".bias" for name in ("attn_q", "attn_k", "attn_v"))
+    attention += tuple(name.replace(".weight", ".bias") for name in names_of(w.attn_q, w.attn_k, w.attn_v))
     mlp = tuple(at + name + ".weight" for name in ("ffn_gate", "ffn_up", "ffn_down"))
     before = ("token_embd.weight",) if layer_index == 0 else ()
     return {

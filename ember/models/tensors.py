@@ -61,6 +61,13 @@ class TensorBinder:
             return self.fused(at + "attn_qkv.weight", roles, in_features)
         return {role: self.linear(f"{at}{role}.weight", rows, in_features) for role, rows in roles.items()}
 
+    def qkv_biases(self, at: str, sizes: tuple[int, int, int]) -> list[Floats]:
+        """Take the biases of a layer's q, k and v: one vector where the weights are one tensor. Raises ModelError."""
+        if self.has(at + "attn_qkv.weight"):
+            return np.split(self.vector(at + "attn_qkv.bias", sum(sizes)), np.cumsum(sizes)[:2])
+        roles = ("attn_q", "attn_k", "attn_v")
+        return [self.vector(f"{at}{role}.bias", size) for role, size in zip(roles, sizes, strict=True)]
+
     def vector(self, name: str, length: int) -> Floats:
         """Take a one-dimensional weight, decoded to float32. Raises ModelError when absent or of another shape."""
         info = self._take(name, (length,))

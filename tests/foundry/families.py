@@ -57,6 +57,8 @@ class Tiny:
     """Keys and values, which nobody reads, in the layers that share."""
     without_v: tuple[int, ...] = ()
     softcap: float | None = None
+    post_norm: float = 1.3
+    """Mean of Gemma's norms after attention and MLP: how much of the residual stream each adds."""
     dropped: tuple[str, ...] = ()
     """Keys left out, without the architecture in front."""
 
@@ -239,7 +241,7 @@ def _attention(tiny: Tiny, layer: int, at: str) -> Iterator[tuple[str, NDArray[n
     if tiny.family == "gpt2":
         yield _bias(tiny, at + "attn_output.bias", tiny.d)
     if tiny.family in GEMMAS:
-        yield _norm(tiny, at + "post_attention_norm.weight", tiny.d, 1.3)
+        yield _norm(tiny, at + "post_attention_norm.weight", tiny.d, tiny.post_norm)
 
 
 def _queries_and_keys(tiny: Tiny, layer: int, at: str) -> Iterator[tuple[str, NDArray[np.generic], Type]]:
@@ -273,7 +275,7 @@ def _mlp(tiny: Tiny, layer: int, at: str) -> Iterator[tuple[str, NDArray[np.gene
         yield _bias(tiny, at + "ffn_up.bias", ffn)
         yield _bias(tiny, at + "ffn_down.bias", tiny.d)
     if tiny.family in GEMMAS:
-        yield _norm(tiny, at + "post_ffw_norm.weight", tiny.d, 1.3)
+        yield _norm(tiny, at + "post_ffw_norm.weight", tiny.d, tiny.post_norm)
 
 
 def _gemma4_block(tiny: Tiny, at: str) -> Iterator[tuple[str, NDArray[np.generic], Type]]:

@@ -50,6 +50,7 @@ FAMILY_CASES: Final[dict[str, Case]] = {
     "qwen2-heads-8-1-untied-mixed": Case(
         Tiny("qwen2", seed=25, d=64, n_heads=8, n_kv=1, ffn=96, tied=False, vocab=317, quant=MIXED)
     ),
+    "qwen2-fused": Case(Tiny("qwen2", seed=38, n_layers=2, fused=True)),
     "qwen3-wide-heads": Case(Tiny("qwen3", seed=26, head_dim=24, tied=False, eps=1e-3)),
     "qwen3-heads-8-1-arrays": Case(
         Tiny("qwen3", seed=27, d=64, n_heads=8, n_kv=(1, 1, 1), ffn=(96, 96, 96), vocab=293, quant=MIXED,
@@ -72,6 +73,11 @@ FAMILY_CASES: Final[dict[str, Case]] = {
     "gemma3-no-window-fused": Case(
         Tiny("gemma3", seed=32, n_layers=2, head_dim=16, fused=True, rope_base_swa=None,
              dropped=("attention.sliding_window",)),
+    ),
+    "gemma3-62-layers": Case(  # the 27B's number of layers, by which its scale of D / H is known
+        Tiny("gemma3", seed=39, n_layers=62, d=16, n_heads=2, n_kv=1, head_dim=16, ffn=16, eps=1e-3,
+             post_norm=0.4),
+        (1, 9, 33),
     ),
     "gemma3-long": Case(
         Tiny("gemma3", seed=33, n_layers=2, n_heads=2, n_kv=1, head_dim=16, sliding=2, context=4096), (9, 3100)

@@ -41,6 +41,8 @@ MODELS: dict[str, tuple[type, type]] = {
     "gemma3": (Gemma3TextConfig, Gemma3TextModel),
     "gemma4": (Gemma4TextConfig, Gemma4TextModel),
 }
+LAYERS_OF_27B = 62
+"""Gemma 3 27B's config says that scores are scaled by D / H, which no key of a GGUF file does."""
 GPT2_NAMES = {
     "attn_norm": "ln_1",
     "attn_qkv": "attn.c_attn",
@@ -243,7 +245,9 @@ class Transformers:
         }
 
     def _gemma3(self) -> dict[str, Any]:
-        return self._plain() | self._windows(self._rope()) | {"query_pre_attn_scalar": self._head_dim()}
+        width, heads = self.keys["embedding_length"], self.keys["attention.head_count"]
+        scalar = width // heads if self.keys["block_count"] == LAYERS_OF_27B else self._head_dim()
+        return self._plain() | self._windows(self._rope()) | {"query_pre_attn_scalar": scalar}
 
     def _gemma4(self) -> dict[str, Any]:
         own = self.keys["block_count"] - self.keys.get("attention.shared_kv_layers", 0)

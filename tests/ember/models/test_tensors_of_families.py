@@ -67,6 +67,24 @@ def test_the_tensors_of_a_layer_too_many_are_named(family: str, make: Make) -> N
         ember.open(make(family, metadata={f"{family}.block_count": (Value.UINT32, last)}))
 
 
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3"])
+def test_fused_q_k_and_v_are_the_rows_of_the_three(family: str, make: Make) -> None:
+    """The converter can write one tensor; the numbers are the same bits, and the origin names it."""
+    tensors = {name: stored for name, stored, _ in family_tensors(PLAIN[family])}
+
+    def joined(fused: str) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda _: np.concatenate([tensors[fused.replace("qkv", part)] for part in "qkv"])
+
+    one = replace(PLAIN[family], fused=True)
+    edits = {name: joined(name) for name, _, _ in family_tensors(one) if "attn_qkv" in name}
+    fused = make(one, "fused", edited=edits)
+    assert np.array_equal(states(fused), states(make(family, "three")))
+    with ember.open(fused, threads=1) as model:
+        found = model.capture(tokens=[[9]], site="after_attention", layers=[0]).provenance["tensor_contract"]
+    assert "blk.0.attn_qkv.weight" in found["sites"]["after_attention"]["0"]["tensors"]
+    assert ("blk.0.attn_qkv.bias" in found["sites"]["after_attention"]["0"]["tensors"]) == (family == "qwen2")
+
+
 def test_gemma4_values_are_the_raw_keys_where_a_layer_has_no_values(make: Make) -> None:
     """The same numbers with the keys written down as values, and others with values of its own."""
     tiny = Tiny("gemma4", n_layers=2, sliding=(True, False), head_dim=8, ple=0, context=64)
