@@ -30,10 +30,10 @@ TOLERANCES: Final[dict[str, Tolerance]] = {
     ),
     "llama_cpp_f16_gelu": Tolerance(
         ROW_METRIC,
-        2e-2,
+        1e-2,
         "stock llama.cpp reads GELU from a table of f16: gpt2, gemma3 and gemma4 against it say this much only; "
-        "float64 and exact GELU are what they are held to; the worst is its own distance from float64 over 62 layers",
-        1.5e-2,
+        "float64 and exact GELU are what they are held to; the worst is llama.cpp's own distance from float64",
+        6.2e-3,
     ),
     "real_model_layer": Tolerance(
         ROW_METRIC, 1e-4, "float32 engine against llama.cpp on SmolLM2's F32-dequantised file, 30 layers", None

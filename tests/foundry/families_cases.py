@@ -75,9 +75,8 @@ FAMILY_CASES: Final[dict[str, Case]] = {
              dropped=("attention.sliding_window",)),
     ),
     "gemma3-62-layers": Case(  # the 27B's number of layers, by which its scale of D / H is known
-        Tiny("gemma3", seed=39, n_layers=62, d=16, n_heads=2, n_kv=1, head_dim=16, ffn=16, eps=1e-3,
-             post_norm=0.4),
-        (1, 9, 33),
+        Tiny("gemma3", seed=39, n_layers=62, n_heads=2, n_kv=1, head_dim=8, eps=1e-3, post_norm=0.2),
+        (2, 33),
     ),
     "gemma3-long": Case(
         Tiny("gemma3", seed=33, n_layers=2, n_heads=2, n_kv=1, head_dim=16, sliding=2, context=4096), (9, 3100)

@@ -100,6 +100,7 @@ MISTAKES = (
     Mistake("the windows' RoPE base for all", GEMMA3, keys={"gemma3.rope.freq_base": f32(10000.0)}),
     Mistake("one added to the norms again", GEMMA3, edits={"attn_norm": one_more}),
     Mistake("no post-norm weight", GEMMA3, edits={"post_attention_norm": ones}),
+    Mistake("scores divided by sqrt(E)", "gemma3-62-layers", edits={"attn_q_norm": lambda stored: stored * 2**0.5}),
     Mistake("no linear scaling", LINEAR, keys={"gemma3.rope.scaling.factor": f32(1.0)}),
     Mistake("the windows' default RoPE base", LINEAR, keys={"gemma3.rope.freq_base_swa": None}),
     Mistake("no softcap", LINEAR, keys={"gemma3.final_logit_softcapping": None}, site="after_logits"),
