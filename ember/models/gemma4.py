@@ -356,8 +356,9 @@ def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, Sit
     at, w = f"blk.{layer_index}.", weights.layers[layer_index]
     attention = (*_key_names(config, weights, layer_index), *names_of(w.attn_q, w.attn_output))
     attention += (at + "attn_q_norm.weight", at + "post_attention_norm.weight")
+    attention += () if config.layers[layer_index].window else (FACTORS,)
     mlp = (*names_of(w.ffn_gate, w.ffn_up, w.ffn_down), at + "post_ffw_norm.weight")
-    ple = (*names_of(w.ple.inp_gate, w.ple.proj), at + "post_norm.weight") if w.ple else ()
+    ple = (*_input_names(weights), *names_of(w.ple.inp_gate, w.ple.proj), at + "post_norm.weight") if w.ple else ()
     scale = (at + "layer_output_scale.weight",)
     before = ("token_embd.weight",) if layer_index == 0 else ()
     return {
@@ -382,6 +383,11 @@ def _key_names(config: Config, weights: Weights, layer_index: int) -> tuple[str,
     assert own is not None, f"layer {source} has keys of its own"
     linears = (own.attn_k,) if own.attn_v is None else (own.attn_k, own.attn_v)
     return (*names_of(*linears), f"blk.{source}.attn_k_norm.weight")
+
+
+def _input_names(weights: Weights) -> tuple[str, ...]:
+    assert weights.ple is not None, "a layer has a per-layer block where the model has per-layer inputs"
+    return (*names_of(weights.ple.token_embd, weights.ple.model_proj), "per_layer_proj_norm.weight")
 
 
 def head_origins(weights: Weights) -> dict[str, SiteOrigin]:

@@ -16,12 +16,12 @@ from ember.engine.linear import Linear
 from ember.engine.step import Step
 from ember.errors import ModelError
 from ember.gguf import GGUFFile
-from ember.models.common import cache_shapes, head_origins, logits, shared_sources, side_inputs
+from ember.models.common import cache_shapes, logits, shared_sources, side_inputs
 from ember.models.keys import KeyReader
 from ember.models.tensors import TensorBinder
 from ember.work import Floats, Tokens
 
-__all__ = ["cache_shapes", "head_origins", "logits", "shared_sources", "side_inputs"]
+__all__ = ["cache_shapes", "logits", "shared_sources", "side_inputs"]
 ARCHITECTURE: Final = "gpt2"
 
 
@@ -187,11 +187,22 @@ def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, Sit
     """Rows of the tensor contract for one layer (see `ember.sites`)."""
     at = f"blk.{layer_index}."
     attention = tuple(at + name + kind for name in ("attn_qkv", "attn_output") for kind in (".weight", ".bias"))
+    attention += (at + "attn_norm.bias",)
     mlp = tuple(at + name + kind for name in ("ffn_up", "ffn_down") for kind in (".weight", ".bias"))
+    mlp += (at + "ffn_norm.bias",)
     before = ("token_embd.weight", "position_embd.weight") if layer_index == 0 else ()
     return {
         "before_layer": SiteOrigin("residual stream before the attention addition", None, before),
         "after_attention": SiteOrigin("contribution before the attention addition", at + "attn_norm.weight", attention),
         "after_mlp": SiteOrigin("contribution before the MLP addition", at + "ffn_norm.weight", mlp),
         "after_layer": SiteOrigin("residual stream after the MLP addition", None, attention + mlp),
+    }
+
+
+def head_origins(weights: Weights) -> dict[str, SiteOrigin]:
+    """Rows of the tensor contract for the two logits sites."""
+    head = "token_embd.weight" if weights.tied else "output.weight"
+    return {
+        "before_logits": SiteOrigin("after the final norm", "output_norm.weight", ("output_norm.bias",)),
+        "after_logits": SiteOrigin("LM head output", "output_norm.weight", ("output_norm.bias", head)),
     }

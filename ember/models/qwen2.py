@@ -24,6 +24,7 @@ from ember.models.common import (
 )
 from ember.models.keys import KeyReader
 from ember.models.plain import PlainConfig, PlainWeights, bind_plain_weights, read_plain_config
+from ember.models.rope_keys import FACTORS
 from ember.models.tensors import TensorBinder
 from ember.work import Floats
 
@@ -112,6 +113,7 @@ def origins(config: Config, weights: Weights, layer_index: int) -> dict[str, Sit
     at, w = f"blk.{layer_index}.", weights.layers[layer_index]
     attention = names_of(w.attn_q, w.attn_k, w.attn_v, w.attn_output)
     attention += tuple(name.replace(".weight", ".bias") for name in names_of(w.attn_q, w.attn_k, w.attn_v))
+    attention += (FACTORS,) if config.rope.factors is not None else ()
     mlp = tuple(at + name + ".weight" for name in ("ffn_gate", "ffn_up", "ffn_down"))
     before = ("token_embd.weight",) if layer_index == 0 else ()
     return {

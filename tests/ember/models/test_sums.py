@@ -9,6 +9,7 @@ import pytest
 import ember
 from tests.foundry.families import Tiny, family_tensors
 from tests.foundry.families_cases import PLAIN
+from tests.foundry.tiny import tiny_llama
 
 Make = Callable[..., Path]
 SITES = ["before_layer", "after_attention", "after_mlp", "after_layer"]
@@ -58,3 +59,19 @@ def test_routes_agree_at_every_position(family: str, make: Make) -> None:
     for reference, fast in zip(captured(path, "reference"), captured(path, "fast"), strict=True):
         scale = np.sqrt(np.square(reference).mean(-1, keepdims=True))
         assert (np.abs(reference - fast) / scale).max() < 2e-5
+
+
+def check_contract(path: Path) -> None:
+    with ember.open(path, threads=1) as model:
+        found = model.capture(tokens=[[9]], site=[*SITES, "before_logits", "after_logits"], layers="all").provenance
+        rows = [row for by_layer in found["tensor_contract"]["sites"].values() for row in by_layer.values()]
+        named = {name for row in rows for name in (*row["tensors"], row["norm"]) if name}
+        assert named == set(model.file.tensors) - set(model.card.unused_tensors)
+
+
+def test_the_tensor_contract_names_every_tensor_that_is_used(family: str, make: Make) -> None:
+    check_contract(make(family))
+
+
+def test_the_tensor_contract_names_frequency_factors_too(tmp_path: Path) -> None:
+    check_contract(tiny_llama(tmp_path / "m.gguf", rope_freqs=True))
