@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ember.sites import SITES
+from ember.validation import rung_of
+from ember.validation.ladder import NONE
 from pipelines import guard
 from pipelines.canonical import plain
 from pipelines.config.types import write_position
@@ -112,9 +114,19 @@ def make_origin(plan: Plan, identity: RunIdentity, engine: EngineRecord, done: S
         model=plain(card.record()),
         tokenizer=plain(plan.source.tokenizer.record()),
         numerics=numerics | {"versions": numerics.get("versions", {}) | {"ember": identity.ember}},
-        validation={"rung": "smoke" if measured is not None and measured.passed else "none"},
+        validation=_shown(plan, numerics["route"], smoke=measured is not None and measured.passed),
         guard=dict(measured.record) if measured else None,
     )
+
+
+def _shown(plan: Plan, route: str, *, smoke: bool) -> dict[str, Any]:
+    """Say which rung of the ladder the package's data show for this family, these types and this route.
+
+    Where they show nothing, the run's own smoke guard may.
+    """
+    card = plan.source.card
+    shown = rung_of(card.architecture, card.quant_types, route).record()
+    return shown | {"rung": "smoke"} if smoke and shown["rung"] == NONE else shown
 
 
 def position_text(position: Any) -> str:

@@ -91,7 +91,7 @@ class Origin:
     numerics: Record
     """Route, mode, BLAS and its kernel, threads, CPU features, library versions, contract 1 or 2."""
     validation: Record
-    """Highest rung of the ladder shown for this family and quant type, as {"rung": …}."""
+    """What has been shown for this family, its types and route: `rung`, `by_type`, `models` (docs/validation.md)."""
     guard: Record | None
     """What the smoke guard measured; None when it was off."""
 

@@ -70,7 +70,9 @@ def _reference(opened: Model, path: Path, against: str, prompts: Path | None, py
         if Path(against).suffix != ".npz":
             raise InputError(f"--against {against}: expected {', '.join(PACKAGES)}, or a recording (.npz)")
         if prompts or python:
-            raise InputError(f"--against {against}: a recording has its own prompts; leave out --prompts and the Python")
+            raise InputError(
+                f"--against {against}: a recording has its own prompts; leave out --prompts and the Python"
+            )
         return read_recording(Path(against))
     ids = to_ids(opened, read_texts(prompts), GREEDY_STEPS) if prompts else default_ids(opened, GREEDY_STEPS)
     if python:

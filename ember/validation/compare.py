@@ -89,7 +89,8 @@ class Comparison:
         """Name what is out of bounds, the first layer first, since later ones inherit its error."""
         found = [
             f"{figure.site}{'' if figure.layer == NO_LAYER else f' of layer {figure.layer}'}: "
-            f"max|d|/rms {figure.worst:.2e} on prompt {figure.prompt}, bound {self.bounds[figure.site][figure.prompt]:.1e}"
+            f"max|d|/rms {figure.worst:.2e} on prompt {figure.prompt}, "
+            f"bound {self.bounds[figure.site][figure.prompt]:.1e}"
             for figure in sorted(self.figures, key=lambda f: (f.layer == NO_LAYER, f.layer))
             if not figure.agrees
         ]
@@ -174,7 +175,9 @@ def _greedy(model: Model, recording: Recording, slack: list[float]) -> Tally | N
         return None
     same = close = total = 0
     for prompt, (ids, margins) in enumerate(zip(*recording.greedy, strict=True)):
-        steps = len(ids)
+        steps = int((ids >= 0).sum())  # -1: this prompt was not continued
+        if not steps:
+            continue
         unit = UnitWork((np.array(recording.prompts[prompt], np.int32),), max_tokens=steps)
         given = model.run_unit(unit).produced[0].token_ids
         for step in range(steps):

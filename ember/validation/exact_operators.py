@@ -23,7 +23,8 @@ def gelu(tensor: int) -> Floats:
     """Compute what a GELU node should hold: the tanh form, rounded once."""
     x = ggml.values_of(ggml.source_of(tensor, 0)).astype(np.float64)
     result = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    return result.astype(np.float32)
+    rounded: Floats = result.astype(np.float32)
+    return rounded
 
 
 def geglu(tensor: int) -> Floats:

@@ -31,7 +31,7 @@ def write_f32_copy(file: GGUFFile, target: Path) -> Path:
             _pad(out)
             values = np.empty(info.shape, np.float32)
             decode(file.raw(info.name), info.type, values)
-            out.write(memoryview(values).cast("B"))
+            out.write(values.data)
         _pad(out)
     return target
 

@@ -11,7 +11,8 @@ def disagreement(ours: Floats, theirs: Floats) -> NDArray[np.float64]:
     difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max(-1)
     scale = np.sqrt((theirs.astype(np.float64) ** 2).mean(-1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(difference / scale, nan=np.inf)
+        result: NDArray[np.float64] = np.nan_to_num(difference / scale, nan=np.inf)
+    return result
 
 
 def cosine(ours: Floats, theirs: Floats) -> NDArray[np.float64]:
@@ -19,7 +20,8 @@ def cosine(ours: Floats, theirs: Floats) -> NDArray[np.float64]:
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
-    return np.nan_to_num(found, nan=-1.0)
+    result: NDArray[np.float64] = np.nan_to_num(found, nan=-1.0)
+    return result
 
 
 def allowance(length: int) -> float:

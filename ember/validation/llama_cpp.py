@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import llama_cpp
 import numpy as np
@@ -47,12 +47,13 @@ GRAPHS: Final = {
 }
 LAYER_OUT: Final = "l_out"
 AFTER_ATTENTION: Final = "ffn_inp"
+UNNAMED_ATTENTION: Final = "attention"
+"""Our own name for the operand of `ffn_inp`."""
 NORMED: Final = "result_norm"
 LOGITS: Final = "result_output"
 
 
-@dataclass(frozen=True, slots=True)
-class Continuation:
+class Continuation(NamedTuple):
     """Greedy ids, and at each step the gap between the two highest logits."""
 
     ids: NDArray[np.int32]
@@ -78,7 +79,8 @@ class LlamaCpp:
         self._model = _loaded(path)
         self.architecture = _architecture(self._model)
         if self.architecture not in GRAPHS:
-            raise UnsupportedError(f"{path}: {self.architecture!r}: its graph is not known; known are {', '.join(GRAPHS)}")
+            known = ", ".join(GRAPHS)
+            raise UnsupportedError(f"{path}: the graph of {self.architecture!r} is not known; known are {known}")
         self._names = GRAPHS[self.architecture]
         self.n_layers = native.llama_model_n_layer(self._model)
         self.width = native.llama_model_n_embd(self._model)
@@ -113,15 +115,17 @@ class LlamaCpp:
         if [position % len(tokens) for position in positions] != rows:
             raise ValueError("positions must ascend: the last layer holds only these rows, in this order")
         per_layer = {
-            "l_out": LAYER_OUT, "attn_contrib": self._names.attention or AFTER_ATTENTION, "mlp_contrib": self._names.mlp,
-        }  # fmt: skip
+            "l_out": LAYER_OUT,
+            "attn_contrib": self._names.attention or UNNAMED_ATTENTION,
+            "mlp_contrib": self._names.mlp,
+        }
         once = {"h0": self._names.h0, "result_norm": NORMED, "logits": LOGITS}
         self.clear()
         self.wanted = frozenset(once.values()) | {
             f"{name}-{layer}" for name in per_layer.values() for layer in range(self.n_layers)
         }
         self.evaluate([(tokens, 0, 0, frozenset(rows))])
-        taken = {name: self.chosen(name, len(tokens), rows) for name in self.wanted}
+        taken = {name: self._chosen(name, len(tokens), rows) for name in self.wanted}
         self.wanted = frozenset()
         layered = {
             key: np.stack([taken[f"{name}-{layer}"] for layer in range(self.n_layers)], axis=1)
@@ -147,7 +151,7 @@ class LlamaCpp:
         encoded = text.encode()
         ids = (native.llama_token * (len(encoded) + 2))()
         vocabulary = native.llama_model_get_vocab(self._model)
-        count = native.llama_tokenize(vocabulary, encoded, len(encoded), ids, len(ids), True, False)
+        count = native.llama_tokenize(vocabulary, encoded, len(encoded), ids, len(ids), True, False)  # noqa: FBT003
         return list(ids[:count])
 
     def last_logits(self) -> Floats:
@@ -158,7 +162,7 @@ class LlamaCpp:
 
     def clear(self) -> None:
         """Forget every sequence."""
-        native.llama_memory_clear(native.llama_get_memory(self._context), True)
+        native.llama_memory_clear(native.llama_get_memory(self._context), True)  # noqa: FBT003
 
     def evaluate(self, parts: Sequence[tuple[Sequence[int], int, int, frozenset[int]]]) -> None:
         """Evaluate one batch of (tokens, first position, sequence, output rows within tokens)."""
@@ -179,7 +183,7 @@ class LlamaCpp:
         if status:
             raise RuntimeError(f"llama_decode returned {status} for {row} tokens in a context of {self.context}")
 
-    def chosen(self, name: str, fed: int, rows: list[int]) -> Floats:
+    def _chosen(self, name: str, fed: int, rows: list[int]) -> Floats:
         """Take `rows` of what was evaluated; what is pruned to the output rows already is these rows."""
         values = self.taken[name]
         if len(values) == len(rows):
@@ -216,8 +220,9 @@ class LlamaCpp:
             return name in self.wanted
         if self.exact and ggml.operation_of(tensor) in EXACT:
             self._better = EXACT[ggml.operation_of(tensor)](tensor)
-        if self._names.attention is None and name in self.wanted and name.startswith(AFTER_ATTENTION):
-            self.taken[name] = ggml.values_of(ggml.source_of(tensor, 0))
+        node, _, layer = name.partition("-")
+        if node == AFTER_ATTENTION and f"{UNNAMED_ATTENTION}-{layer}" in self.wanted:
+            self.taken[f"{UNNAMED_ATTENTION}-{layer}"] = ggml.values_of(ggml.source_of(tensor, 0))
         return True
 
     def _after(self, tensor: int) -> bool:
@@ -226,7 +231,7 @@ class LlamaCpp:
             ggml.overwrite(tensor, self._better)
             self._better = None
         name = ggml.name_of(tensor)
-        if name in self.wanted and name not in self.taken:
+        if name in self.wanted:
             self.taken[name] = ggml.values_of(tensor)
         return name != self._stop_after
 
@@ -244,4 +249,3 @@ def _architecture(model: Any) -> str:
     buffer = native.ctypes.create_string_buffer(64)
     native.llama_model_meta_val_str(model, b"general.architecture", buffer, len(buffer))
     return bytes(buffer.value).decode()
-

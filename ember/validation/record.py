@@ -26,6 +26,8 @@ from ember.validation.recording import Recording, read_recording, write_recordin
 
 Against = Literal["llama.cpp", "transformers"]
 GREEDY_STEPS: Final = 12
+RANKS: Final = {"h0": 1, "l_out": 2, "attn_contrib": 2, "mlp_contrib": 2, "result_norm": 1, "logits": 1}
+"""Keys of a prompt's states and the dimensions of each."""
 PACKAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     # reference: the module that records, and what it imports
     "llama.cpp": ("ember.validation.llama_cpp", ("llama_cpp",)),
@@ -37,7 +39,9 @@ def record(against: Against, model: Path, prompts: Sequence[Sequence[int]]) -> R
     """Evaluate every prompt by itself with a reference in this Python. Raises InputError if it is not installed."""
     recorder = _recorder(against)
     with open_gguf(model) as file:
-        return _by_llama_cpp(recorder, file, prompts) if against == "llama.cpp" else recorder.record(file, prompts)
+        if against == "llama.cpp":
+            return _by_llama_cpp(recorder, file, prompts)
+        return _recording(recorder.Transformers(file), prompts, _about_transformers(recorder))
 
 
 def record_elsewhere(python: Path, against: Against, model: Path, prompts: Sequence[Sequence[int]]) -> Recording:
@@ -90,12 +94,6 @@ def _by_llama_cpp(recorder: ModuleType, file: GGUFFile, prompts: Sequence[Sequen
 
 def _with_llama_cpp(recorder: ModuleType, path: Path, prompts: Sequence[Sequence[int]], which: str) -> Recording:
     context = max(map(len, prompts)) + GREEDY_STEPS
-    with recorder.LlamaCpp(path, context=context, exact=True) as reference:
-        states = [reference.states(prompt) for prompt in prompts]
-        continued = [reference.greedy(prompt, GREEDY_STEPS) for prompt in prompts]
-    arrays: dict[str, NDArray[Any]] = {key: np.concatenate([state[key] for state in states]) for key in states[0]}
-    arrays["greedy"] = np.stack([one.ids for one in continued])
-    arrays["greedy_margin"] = np.stack([one.margins for one in continued])
     about = {
         "name": "llama.cpp",
         "version": f"llama-cpp-python {recorder.VERSION}",
@@ -104,6 +102,28 @@ def _with_llama_cpp(recorder: ModuleType, path: Path, prompts: Sequence[Sequence
         "float32 angles",
         "angles": "float64",
     }
+    with recorder.LlamaCpp(path, context=context, exact=True) as reference:
+        return _recording(reference, prompts, about)
+
+
+def _about_transformers(recorder: ModuleType) -> dict[str, str]:
+    return {
+        "name": "transformers",
+        "version": recorder.VERSION,
+        "settings": "the file's tensors, decoded by Ember; all in float64, eager attention, one prompt at a time",
+        "angles": "float64",
+    }
+
+
+def _recording(reference: Any, prompts: Sequence[Sequence[int]], about: dict[str, str]) -> Recording:
+    states = [reference.states(prompt) for prompt in prompts]
+    continued = [reference.greedy(prompt, GREEDY_STEPS) for prompt in prompts]
+    arrays: dict[str, NDArray[Any]] = {
+        key: np.stack([state[key].reshape(state[key].shape[-rank:]) for state in states]).astype(np.float32)
+        for key, rank in RANKS.items()
+    }
+    arrays["greedy"] = np.array([ids for ids, _ in continued], np.int32)
+    arrays["greedy_margin"] = np.array([margins for _, margins in continued], np.float32)
     return Recording(tuple(tuple(prompt) for prompt in prompts), arrays, about)
 
 
