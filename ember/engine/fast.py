@@ -145,7 +145,8 @@ class FastBackend:
             kernels.gather_keys(v, group.keys, values)
             scores = take("scores", tiles, n_kv, rep * BLOCK, n_keys)
             np.matmul(queries, keys.transpose(0, 1, 3, 2), out=scores)
-            kernels.masked_softmax(scores, BLOCK, group.first_query, group.first_key, group.window, np.float32(scale))
+            first, window = (group.first_query, group.first_key), group.window
+            kernels.masked_softmax(scores, group.queries, *first, window, np.float32(scale))
             mixed = take("mixed", tiles, n_kv, rep * BLOCK, value_size)
             np.matmul(scores, values, out=mixed)
             kernels.scatter(mixed, group.queries, rep, out)

@@ -61,10 +61,18 @@ def _dot(x: Any, y: Any, lanes: Any) -> Any:
 
 @helper
 def _softmax_in_place(row: Any, scale: Any, lanes: Any) -> None:
-    top = np.float32(-np.inf)
+    lanes[:] = np.float32(-np.inf)
+    whole = row.size - row.size % 16
     for i in range(row.size):
         row[i] *= scale
-        top = max(top, row[i])
+    for start in range(0, whole, 16):
+        for lane in range(16):
+            lanes[lane] = max(lanes[lane], row[start + lane])
+    for i in range(whole, row.size):
+        lanes[i - whole] = max(lanes[i - whole], row[i])
+    top = lanes[0]
+    for lane in range(1, 16):
+        top = max(top, lanes[lane])
     for i in range(row.size):
         row[i] = exp32(row[i] - top)
     total = _sum(row, lanes)
@@ -201,13 +209,19 @@ def gather_keys(k: Any, rows: Any, out: Any) -> None:
                     out[tile, g, i, e] = k[row, g * size + e]
 
 
-@kernel("void(float32[:, :, :, ::1], int64, int64, int64, int64, float32)")
-def masked_softmax(scores: Any, block: Any, first_query: Any, first_key: Any, window: Any, scale: Any) -> None:
-    """Softmax over the visible keys of every query, in place: scores [tiles, K, rep·block, keys]."""
+@kernel("void(float32[:, :, :, ::1], int32[:, ::1], int64, int64, int64, float32)")
+def masked_softmax(scores: Any, rows: Any, first_query: Any, first_key: Any, window: Any, scale: Any) -> None:
+    """Softmax over the visible keys of every query, in place: scores [tiles, K, rep·32, keys].
+
+    Lines whose query is absent (row -1) are left as they are: nobody reads them.
+    """
+    block = rows.shape[1]
     lanes = np.empty(16, np.float32)
     for tile in range(scores.shape[0]):
         for g in range(scores.shape[1]):
             for line in range(scores.shape[2]):
+                if rows[tile, line % block] < 0:
+                    continue
                 position = first_query + line % block
                 begin = 0
                 if window > 0:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ember.card import BoundModel
 from ember.engine.attention import Index

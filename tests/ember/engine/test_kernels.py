@@ -80,6 +80,7 @@ def test_rope_turns_pairs_and_keeps_lengths(layout) -> None:
 
 def test_greedy_softmax_kernel_masks_and_sums_to_one() -> None:
     scores = np.random.default_rng(2).standard_normal((1, 1, 32, 32)).astype(np.float32)
-    kernels.masked_softmax(scores, 32, 0, 0, 0, np.float32(1))
+    rows = np.arange(32, dtype=np.int32)[None]
+    kernels.masked_softmax(scores, rows, 0, 0, 0, np.float32(1))
     assert np.array_equal(scores[0, 0] > 0, np.tril(np.ones((32, 32), bool)))
     np.testing.assert_allclose(scores.sum(-1), 1, rtol=1e-6)
