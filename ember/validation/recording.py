@@ -69,10 +69,12 @@ def write_recording(path: Path, recording: Recording) -> None:
 def read_recording(path: Path) -> Recording:
     """Read a recording. Raises InputError for a file that is not one."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("a single array")
+        opened = np.load(path, allow_pickle=False)
+        if not isinstance(opened, np.lib.npyio.NpzFile):
+            raise ValueError("a single array")
+        with opened as archive:
             stored = {key: archive[key] for key in archive.files}
+        about = json.loads(str(stored.pop("about"))) if "about" in stored else {}
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; expected an npz of recorded values") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -80,7 +82,6 @@ def read_recording(path: Path) -> Recording:
     if missing := [key for key in ("tokens", "lengths") if key not in stored]:
         raise InputError(f"{path}: has no {' and no '.join(missing)}; expected the prompts beside their values")
     prompts = _prompts(path, stored.pop("tokens"), stored.pop("lengths"))
-    about = json.loads(str(stored.pop("about"))) if "about" in stored else {}
     known = {**_with_prefix(stored, ""), **_with_prefix(stored, PREFIX)}
     recording = Recording(prompts, known, {"name": path.name, **about})
     _check(path, recording)

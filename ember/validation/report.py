@@ -23,7 +23,7 @@ def make_record(model: Model, recording: Recording, found: Comparison, *, named:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "model": {
             "path": named,
-            "name": card.name or model.file.path.stem,
+            "name": model.file.path.stem,
             "sha256": model.file.sha256(),
             "architecture": card.architecture,
             "n_layers": card.n_layers,

@@ -51,7 +51,9 @@ def rung_of(architecture: str, quant_types: Iterable[str], route: str) -> Shown:
 
 
 def _speaks_for(entry: Mapping[str, Any], kind: str) -> bool:
-    return kind in entry["quant_types"]
+    """A file speaks for the types it holds, and for F32 only if all of it is F32."""
+    types = entry["quant_types"]
+    return kind in types and (kind != PLAIN or types == [PLAIN])
 
 
 def _highest(rungs: Iterable[str]) -> str:
