@@ -43,6 +43,10 @@ class ModelCard:
     quant_types: Mapping[str, int]
     """Tensors per quantisation type."""
 
+    def notes(self) -> list[str]:
+        """Say what about the file deserves a look before its numbers are believed."""
+        return [f"key {key} is not one of the {self.architecture} family's; nobody read it" for key in self.unread_keys]
+
     def record(self) -> dict[str, Any]:
         """Return the card as plain data for a manifest."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__}

@@ -79,6 +79,10 @@ class Model:
             )
         return tokenizer
 
+    def notes(self) -> list[str]:
+        """Say what about the file deserves a look: keys that nobody read, oddities of its vocabulary."""
+        return [*self.card.notes(), *self.tokenizer.warnings]
+
     def capture(
         self,
         prompts: Sequence[str] | None = None,
@@ -172,7 +176,7 @@ class Model:
             raise InputError("give either prompts (texts) or tokens (lists of ids), not both")
         if isinstance(prompts, str):
             raise InputError("prompts is one text; give a list of texts")
-        ids = self.tokenizer.encode_ids(list(prompts)) if prompts is not None else self._given(tokens or [])
+        ids = self.tokenizer.encode_ids(_texts(prompts)) if prompts is not None else self._given(tokens)
         if not ids:
             raise InputError("no prompts: give at least one")
         for index, prompt in enumerate(ids):
@@ -181,8 +185,10 @@ class Model:
         self._check_context(ids, 0)
         return ids
 
-    def _given(self, tokens: Sequence[Sequence[int]]) -> list[Tokens]:
-        return [_check_ids(index, given, self.vocab_size) for index, given in enumerate(tokens)]
+    def _given(self, tokens: Sequence[Sequence[int]] | None) -> list[Tokens]:
+        return [
+            _check_ids(index, given, self.vocab_size) for index, given in enumerate(() if tokens is None else tokens)
+        ]
 
     def _check_context(self, ids: list[Tokens], max_tokens: int) -> None:
         for index, prompt in enumerate(ids):
@@ -248,11 +254,18 @@ def open_model(
     return Model(file, bound, Session.make(file, route, threads or lent.cpus, budget, controller))
 
 
+def _texts(prompts: Sequence[str]) -> list[str]:
+    for index, prompt in enumerate(prompts):
+        if not isinstance(prompt, str):
+            raise InputError(f"prompt {index}: found {type(prompt).__name__}, expected a text (str)")
+    return list(prompts)
+
+
 def _check_ids(index: int, given: Sequence[int], vocab: int) -> Tokens:
     ids = np.asarray(given)
     if ids.size == 0:
         return np.empty(0, np.int32)
-    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer) or any(isinstance(one, bool) for one in given):
         raise InputError(f"tokens of prompt {index}: found {ids.dtype} of shape {ids.shape}, expected a list of ids")
     wrong = ids[(ids < 0) | (ids >= vocab)]
     if len(wrong):

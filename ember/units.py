@@ -5,6 +5,7 @@ A leaf: pure functions of token ids, used by the plan and by the engine alike, s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +96,14 @@ def cut_units(prompts: Sequence[Tokens], unit_rows: int) -> list[tuple[int, int]
     return units
 
 
+LEAST_UNIT: Final = 512
+"""Rows under which a unit is not worth its own decoding of all weights."""
+MOST_UNIT: Final = 4096
+
+
 def default_unit_rows(total_rows: int) -> int:
-    """min(4096, a sixteenth of all rows), at least 1: from the plan, never from the workers."""
-    return max(1, min(4096, -(-total_rows // 16)))
+    """A sixteenth of all rows, at least 512 and at most 4096: from the plan, never from the workers.
+
+    Fewer would decode all weights, and read them for every generated token, for the sake of a few prompts.
+    """
+    return max(LEAST_UNIT, min(MOST_UNIT, -(-total_rows // 16)))

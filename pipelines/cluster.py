@@ -8,6 +8,8 @@ holds a result (receipts are on disk). The client keeps a small window of tasks,
 import logging
 import os
 import queue
+import signal
+import threading
 import time
 import uuid
 import warnings
@@ -51,6 +53,8 @@ DASK_CONFIG: Final[dict[str, Any]] = {
 }
 WINDOW: Final = 2
 """Tasks per worker in Dask's hands: one running, one waiting so that no worker idles."""
+STARTS: Final = 2
+"""Tries at starting local workers."""
 START_TIMEOUT: Final = 60.0
 """Seconds until the first worker must be there, and until a dead one must be replaced."""
 DEATH_WAIT: Final = 3.0
@@ -166,8 +170,19 @@ def local_cluster(workers: int) -> Iterator[Any]:
     refuse_unguarded_script()
     with dask.config.set(DASK_CONFIG), _quiet():
         os.environ.pop("MALLOC_TRIM_THRESHOLD_", None)
+        with _interrupts_wait() as interrupted:
+            cluster = _start(workers)
+        with cluster, Client(cluster) as client:
+            if interrupted:
+                raise KeyboardInterrupt
+            yield client
+
+
+def _start(workers: int) -> Any:
+    """Start the processes; once more if one of them was lost while it started."""
+    for left in range(STARTS - 1, -1, -1):
         try:
-            cluster = LocalCluster(
+            return LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
                 processes=True,
@@ -177,9 +192,27 @@ def local_cluster(workers: int) -> Iterator[Any]:
                 silence_logs=logging.CRITICAL,
             )
         except (OSError, RuntimeError, TimeoutError) as error:
-            raise RunError(f"workers could not be started: {error}; try `--serial`, which needs none") from error
-        with cluster, Client(cluster) as client:
-            yield client
+            if not left:
+                raise RunError(
+                    f"workers could not be started in {STARTS} tries: {error}; something ends them as they start "
+                    "(memory, a limit on processes?); `--serial` needs none"
+                ) from error
+    raise AssertionError("the last try returns or raises")
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[list[int]]:
+    """Let Ctrl-C and SIGTERM wait until the cluster stands: a half-built one cannot be closed. Gives what came."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -12,6 +12,10 @@ from pipelines.errors import RunError
 from pipelines.plan import Plan, PlannedUnit
 
 FLOAT: Final = 4
+PART: Final = 6_000
+"""Bytes of a part file beside its rows: schema, metadata, footer."""
+ROW_GROUP: Final = 1_600
+"""Bytes of a row group beside its rows: page headers, indices and its share of the footer; measured."""
 ROW_INDEX: Final = 48
 """Bytes that the index columns of a row take at most, compressed."""
 GENERATED_ROW: Final = 200
@@ -54,13 +58,15 @@ class Memory:
 
 def table_bytes(plan: Plan) -> dict[str, int]:
     """Bytes of every output table, an upper estimate: float32 as it is, before compression."""
-    found: dict[str, int] = {"stimuli": sum(_stimulus_bytes(sample) for sample in plan.samples)}
+    units = len(plan.units)
+    found: dict[str, int] = {"stimuli": PART + sum(_stimulus_bytes(sample) for sample in plan.samples)}
     for capture in plan.captures:
         table = "logits" if capture.site == "after_logits" else "activations"
         row = _width(plan, capture.site) * FLOAT + ROW_INDEX
-        found[table] = found.get(table, 0) + capture.n_rows * len(capture.layers) * row
+        groups = units * len(capture.layers) * ROW_GROUP
+        found[table] = found.get(table, units * PART) + capture.n_rows * len(capture.layers) * row + groups
     if plan.max_tokens:
-        found["generations"] = len(plan.samples) * (GENERATED_ROW + 12 * plan.max_tokens)
+        found["generations"] = units * PART + len(plan.samples) * (GENERATED_ROW + 12 * plan.max_tokens)
     return found
 
 

@@ -8,6 +8,8 @@ from typing import Final
 from ember.errors import GuardError
 from pipelines.receipts import Receipt
 
+LEAST_POSITIONS: Final = 32
+"""Positions below which a mean says nothing: a few short prompts of rare words may well be hard."""
 MARGIN: Final = 0.01
 """Mean negative log-likelihoods within this share of ln(vocabulary), or above, count as chance."""
 
@@ -24,8 +26,8 @@ class Guard:
 
     @property
     def passed(self) -> bool:
-        """Whether predictions are better than chance."""
-        return self.nll < (1 - MARGIN) * self.chance
+        """Whether predictions are better than chance, as far as so many positions can tell."""
+        return self.positions < LEAST_POSITIONS or self.nll < (1 - MARGIN) * self.chance
 
     @property
     def record(self) -> dict[str, float | int | bool]:

@@ -163,7 +163,8 @@ def make_plan(config: "RunConfig") -> Plan:
     samples = tuple(PlannedSample(i, t.stimulus, t.tokens, t.offsets, t.span_tokens) for i, t in enumerate(ordered))
     captures = tuple(_plan_capture(capture, samples, source.card) for capture in config.hooks.capture)
     unit_rows, units = plan_units([sample.tokens for sample in samples], config.engine.unit_rows)
-    notes = notes_on(ordered, source.tokenizer, parse_special=parse_special)
+    notes = [*source.card.notes(), *source.tokenizer.warnings]
+    notes += notes_on(ordered, source.tokenizer, parse_special=parse_special)
     # The last token of all prompts, which notes_on compares, says more than their last character.
     notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
     return Plan(

@@ -51,7 +51,10 @@ class Summary:
         """Say what was written and how to look at it."""
         told = self._nothing() if self.units_computed == 0 else self._something()
         if self.failed:
-            told += [f"{self.failed} prompts failed: see {self.directory}/failures.jsonl; run again to retry them"]
+            told += [
+                f"{self.failed} prompts failed: see {self.directory}/failures.jsonl; "
+                "those that ended a worker are tried again by the next run"
+            ]
         return [*told, "look at it:", *(f"    {line}" for line in self.looks)]
 
     def _nothing(self) -> list[str]:

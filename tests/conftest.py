@@ -1,4 +1,4 @@
-"""Fixtures that every room may use. Tests that need material from outside the repository skip, saying what is absent."""
+"""Fixtures that every room may use. Tests that need material from outside skip, saying what is absent."""
 
 import os
 from pathlib import Path

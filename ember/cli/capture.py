@@ -38,6 +38,7 @@ def capture(
     if out.suffix not in (".npz", ".npy") or (out.suffix == ".npy" and len(sites) > 1):
         raise InputError(f"--out {out}: expected a .npz, or a .npy with a single site")
     opened = ember.open(model, route=route, threads=threads)  # type: ignore[arg-type]
+    options.say_notes(opened.notes())
     found = opened.capture(list(prompts), site=list(sites), layers=_layers(layers), position=_position(position))
     _write(out, found)
     beside = out.with_suffix(out.suffix + ".json")

@@ -17,6 +17,7 @@ from ember.cli import options
 def generate(model: str, prompt: str, max_tokens: int, route: str, threads: int | None, as_json: bool) -> None:
     """Print the greedy continuation of PROMPT."""
     opened = ember.open(model, route=route, threads=threads)  # type: ignore[arg-type]
+    options.say_notes(opened.notes())
     made = opened.generate(prompt, max_tokens=max_tokens)
     if as_json:
         record = {"token_ids": made.token_ids, "text": made.text, "stopped": made.stopped}

@@ -98,6 +98,10 @@ def run(command: Callable[[], Any]) -> int:
         return error.exit_status
     except BrokenPipeError:
         return 1
+    except OSError as error:
+        # what verbs write themselves they answer for; what is left is standard output
+        click.echo(f"error: the output could not be written: {error.strerror or error}", err=True)
+        return 1
     return result if isinstance(result, int) else 0
 
 

@@ -16,6 +16,12 @@ threads = click.option("--threads", type=click.IntRange(min=1), default=None, he
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
 
 
+def say_notes(notes: list[str]) -> None:
+    """Print on stderr what deserves a look."""
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
 def engine(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --route and --threads."""
     return route(threads(command))

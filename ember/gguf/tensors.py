@@ -79,7 +79,7 @@ def read_tensors(cursor: Cursor, count: int, alignment: int, part: int) -> dict[
         entries[entry.name] = entry
     start = cursor.pos + -cursor.pos % alignment
     tensors = {name: _place(cursor, entry, start, alignment, part) for name, entry in entries.items()}
-    _check_overlap(cursor, tensors)
+    _check_sequence(cursor, tensors, alignment)
     return tensors
 
 
@@ -123,10 +123,17 @@ def _nbytes(cursor: Cursor, entry: _Entry) -> int:
     return prod(entry.shape) // kind.block_size * kind.type_size
 
 
-def _check_overlap(cursor: Cursor, tensors: dict[str, TensorInfo]) -> None:
+def _check_sequence(cursor: Cursor, tensors: dict[str, TensorInfo], alignment: int) -> None:
+    """Refuse data that overlap, and gaps wider than the alignment: a type or shape that is not the file's own."""
     end, owner = 0, ""
     for info in sorted(tensors.values(), key=lambda info: info.offset):
+        cursor.field = f"tensor {show(info.name)}"
         if info.offset < end:
-            cursor.field = f"tensor {show(info.name)}"
             raise cursor.error(f"its data overlap those of {show(owner)}, which end at {end}", info.offset)
+        if owner and tensors[owner].type.known_size and info.offset >= end + alignment:
+            raise cursor.error(
+                f"its data begin {info.offset - end} bytes after those of {show(owner)} end, the alignment is "
+                f"{alignment}: type or shape of {show(owner)} are not what was written",
+                info.offset,
+            )
         end, owner = info.offset + max(info.nbytes, 1), info.name

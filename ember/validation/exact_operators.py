@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from ember.errors import UnsupportedError
 from ember.validation import ggml
 from ember.work import Floats
 
@@ -39,7 +40,7 @@ def rope(tensor: int) -> Floats:
     rotated, mode = int(parameters[1]), int(parameters[2])
     base, scale, extrapolation, magnitude = parameters[5:9].view(np.float32).astype(np.float64).tolist()
     if mode not in (_NEIGHBOURS, _HALVES) or extrapolation or magnitude != 1:
-        raise RuntimeError(f"{ggml.name_of(tensor)}: rope mode {mode}, YaRN {extrapolation}: not computed here")
+        raise UnsupportedError(f"{ggml.name_of(tensor)}: rope mode {mode}, YaRN {extrapolation}: not computed here")
     frequencies = base ** (-np.arange(0, rotated, 2) / rotated) * scale  # [rotated / 2]
     if ggml.has_source(tensor, 2):
         frequencies = frequencies / ggml.values_of(ggml.source_of(tensor, 2))[0, : rotated // 2]

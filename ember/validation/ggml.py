@@ -12,6 +12,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from ember.errors import UnsupportedError
 from ember.work import Floats
 
 _F32, _I32 = 0, 26
@@ -72,7 +73,7 @@ def source_of(tensor: int, index: int) -> int:
     """Return an operand of the operation that makes a tensor."""
     found = _checked(tensor).src[index]
     if not found:
-        raise RuntimeError(f"{name_of(tensor)} has no operand {index} in this version of llama.cpp")
+        raise UnsupportedError(f"{name_of(tensor)} has no operand {index} in this version of llama.cpp")
     return int(found)
 
 
@@ -99,7 +100,7 @@ def integers_of(tensor: int) -> NDArray[np.int32]:
 def _copied(tensor: int, kind: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     found = _checked(tensor)
     if found.type != kind:
-        raise RuntimeError(f"{name_of(tensor)} has type {found.type} in this version of llama.cpp, expected {kind}")
+        raise UnsupportedError(f"{name_of(tensor)} has type {found.type} in this version of llama.cpp, expected {kind}")
     data = np.empty(_library.ggml_nbytes(tensor), np.uint8)
     _library.ggml_backend_tensor_get(tensor, data.ctypes.data, 0, data.nbytes)
     strides = tuple(found.nb)[::-1]
@@ -112,14 +113,14 @@ def overwrite(tensor: int, values: Floats) -> None:
     found = _checked(tensor)
     fits = values.nbytes == _library.ggml_nbytes(tensor) and values.shape[-1] == found.ne[0]
     if found.type != _F32 or not fits or not _library.ggml_is_contiguous(tensor):
-        raise RuntimeError(f"{name_of(tensor)} {shape_of(tensor)} cannot be overwritten with {values.shape}")
+        raise UnsupportedError(f"{name_of(tensor)} {shape_of(tensor)} cannot be overwritten with {values.shape}")
     data = np.ascontiguousarray(values, np.float32)
     _library.ggml_backend_tensor_set(tensor, data.ctypes.data, 0, data.nbytes)
 
 
 def _checked(tensor: int) -> _Tensor:
     if _library.ggml_get_name(tensor) - tensor != _Tensor.name.offset:
-        raise RuntimeError(
+        raise UnsupportedError(
             f"llama-cpp-python {llama_cpp.__version__} lays out its tensors otherwise than 0.3.36, for which this was "
             "written; install that version"
         )

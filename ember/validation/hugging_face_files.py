@@ -90,7 +90,7 @@ class Translated:
                 wanted.remove(target)
                 yield target, self._stored(target, values)
         if wanted:
-            raise RuntimeError(f"{self.path}: no tensor for {sorted(wanted)[:5]}")
+            raise UnsupportedError(f"{self.path}: no tensor for {sorted(wanted)[:5]}")
 
     def _split(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Take fused q, k and v apart, where transformers has three."""

@@ -18,7 +18,7 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
-from ember.errors import UnsupportedError
+from ember.errors import EmberError, UnsupportedError
 from ember.validation import ggml
 from ember.validation.exact_operators import EXACT
 from ember.work import Floats
@@ -181,7 +181,7 @@ class LlamaCpp:
         if self._failure is not None:
             raise self._failure
         if status:
-            raise RuntimeError(f"llama_decode returned {status} for {row} tokens in a context of {self.context}")
+            raise EmberError(f"llama_decode returned {status} for {row} tokens in a context of {self.context}")
 
     def _chosen(self, name: str, fed: int, rows: list[int]) -> Floats:
         """Take `rows` of what was evaluated; what is pruned to the output rows already is these rows."""
@@ -189,7 +189,7 @@ class LlamaCpp:
         if len(values) == len(rows):
             return values
         if len(values) != fed:
-            raise RuntimeError(f"{name} has {len(values)} rows, expected {fed} or {len(rows)}")
+            raise EmberError(f"{name} has {len(values)} rows, expected {fed} or {len(rows)}")
         return values[rows]
 
     def _new_context(self, threads: int, sequences: int, kv_type: int, flash_attention: bool) -> Any:  # noqa: FBT001
@@ -203,7 +203,7 @@ class LlamaCpp:
         settings.cb_eval = self._callback
         made = native.llama_init_from_model(self._model, settings)
         if not made:
-            raise RuntimeError(f"llama.cpp made no context of {self.context} tokens")
+            raise EmberError(f"llama.cpp made no context of {self.context} tokens")
         return made
 
     def _on_tensor(self, tensor: int, ask: bool, _: object) -> bool:  # noqa: FBT001
@@ -241,7 +241,7 @@ def _loaded(path: str | Path) -> Any:
     settings.n_gpu_layers = 0
     model = native.llama_model_load_from_file(os.fsencode(path), settings)
     if not model:
-        raise RuntimeError(f"llama.cpp could not load {path}")
+        raise EmberError(f"{path}: llama.cpp {VERSION} would not load it; an older or newer llama-cpp-python may")
     return model
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ember.errors import EmberError, InputError
+from ember.errors import EmberError, InputError, UnsupportedError
 from ember.gguf import GGUFFile, open_gguf
 from ember.validation.f32_copy import write_f32_copy
 from ember.validation.recording import Recording, read_recording, write_recording
@@ -41,7 +41,7 @@ def record(against: Against, model: Path, prompts: Sequence[Sequence[int]]) -> R
     with open_gguf(model) as file:
         if against == "llama.cpp":
             return _by_llama_cpp(recorder, file, prompts)
-        return _recording(recorder.Transformers(file), prompts, _about_transformers(recorder))
+        return _recording(_transformers(recorder, file), prompts, _about_transformers(recorder))
 
 
 def record_elsewhere(python: Path, against: Against, model: Path, prompts: Sequence[Sequence[int]]) -> Recording:
@@ -104,6 +104,17 @@ def _with_llama_cpp(recorder: ModuleType, path: Path, prompts: Sequence[Sequence
     }
     with recorder.LlamaCpp(path, context=context, exact=True) as reference:
         return _recording(reference, prompts, about)
+
+
+def _transformers(recorder: ModuleType, file: GGUFFile) -> Any:
+    """Build the model. What transformers, or our translation for it, cannot take is told as such, not as a mistake."""
+    try:
+        return recorder.Transformers(file)
+    except (KeyError, ValueError, TypeError, IndexError, RuntimeError) as error:
+        raise UnsupportedError(
+            f"{file.path}: cannot be carried over to transformers {recorder.VERSION} ({type(error).__name__}: {error}); "
+            "validate it against llama.cpp"
+        ) from error
 
 
 def _about_transformers(recorder: ModuleType) -> dict[str, str]:

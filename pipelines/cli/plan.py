@@ -9,7 +9,7 @@ import click
 @click.argument("config", type=click.Path(dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, one line for each run.")
 def plan(config: str, as_json: bool) -> None:
-    r"""Show what CONFIG would do, without running it.
+    """Show what CONFIG would do, without running it.
 
     Tokenises all prompts with the model's tokenizer and finds what would stop the run: prompts over the
     context, spans that are not there, a disk that is too small.
@@ -17,7 +17,7 @@ def plan(config: str, as_json: bool) -> None:
     \b
     Example:
       ember pipeline plan configs/roots.yaml
-    """
+    """  # noqa: D301 - a backspace keeps the lines below as they are
     from pipelines.config import load_configs
     from pipelines.plan import make_plan
     from pipelines.plan_report import plan_lines, plan_record

@@ -17,7 +17,7 @@ INTERRUPTED = 130
 @click.option("--serial", is_flag=True, help="Run in this process, without workers; short for --scheduler serial.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON, one line for each run.")
 def run(config: str, workers: int | None, scheduler: str | None, serial: bool, as_json: bool) -> int:
-    r"""Run CONFIG, or go on with its run where it stopped.
+    """Run CONFIG, or go on with its run where it stopped.
 
     A finished run is left as it is. Exit status: 0 done, 1 failed, 2 bad config, 3 finished but some prompts
     failed, 130 interrupted; after 1 and 130 the same command goes on.
@@ -27,7 +27,7 @@ def run(config: str, workers: int | None, scheduler: str | None, serial: bool, a
       ember pipeline run configs/roots.yaml
       ember pipeline run configs/roots.yaml --workers 4
       ember pipeline run configs/roots.yaml --scheduler tcp://10.0.0.5:8786
-    """
+    """  # noqa: D301 - a backspace keeps the lines below as they are
     from pipelines.config import load_configs
     from pipelines.progress import make_reporter
     from pipelines.running import run as run_config

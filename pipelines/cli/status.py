@@ -10,12 +10,12 @@ import click
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
 def status(directory: Path, as_json: bool) -> None:
-    r"""Show how far the run in DIRECTORY is: done, failed and pending prompts, who writes it, what to do next.
+    """Show how far the run in DIRECTORY is: done, failed and pending prompts, who writes it, what to do next.
 
     \b
     Example:
       ember pipeline status outputs/roots
-    """
+    """  # noqa: D301 - a backspace keeps the lines below as they are
     from pipelines.status import read_status
 
     found = read_status(directory)

@@ -115,7 +115,7 @@ class EngineConfig(Settings):
     numerics: Literal["f32"] = "f32"
     """Precision of the computation."""
     unit_rows: UnitRows = None
-    """Token rows a unit of work holds after sharing prefixes; `auto`: min(4096, a sixteenth of all rows)."""
+    """Token rows a unit of work holds after sharing prefixes; `auto`: a sixteenth of all rows, 512 to 4096."""
     blas_threads: Annotated[int, Field(ge=1, le=1024)] = 1
     """Threads of the matrix library in each worker."""
 

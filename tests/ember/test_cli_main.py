@@ -77,6 +77,29 @@ def test_capture_writes_arrays_and_their_origin(tmp_path: Path) -> None:
     assert "expected a .npz" in again.stderr
 
 
+def test_a_full_output_is_one_message(tmp_path: Path) -> None:
+    model = tiny_llama(tmp_path / "m.gguf", seed=1)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ember", "generate", str(model), "a"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "could not be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_keys_that_nobody_read_and_odd_vocabularies_are_told(tmp_path: Path) -> None:
+    odd = {"llama.rope.freq_base": None, "llama.rope.freq_baze": 5000.0, "tokenizer.ggml.bos_token_id": 2**32 - 1}
+    done = ember("generate", str(tiny_llama(tmp_path / "m.gguf", seed=1, metadata=odd)), "a", "--max-tokens", "2")
+    assert done.returncode == 0, done.stderr
+    assert "note: key llama.rope.freq_baze is not one of the llama family's" in done.stderr
+    assert "4294967295" in done.stderr
+
+
 def test_generate_prints_the_continuation_alone(tmp_path: Path) -> None:
     model = tiny_llama(tmp_path / "m.gguf", seed=1)
     done = ember("generate", str(model), "a", "--max-tokens", "3", "--json")

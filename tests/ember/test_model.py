@@ -94,6 +94,11 @@ def test_the_order_of_many_prompts_is_the_callers(model) -> None:
         np.testing.assert_allclose(model.capture(tokens=[ids[i]])["after_layer"][0], whole[i], atol=1e-5)
 
 
+def test_token_ids_may_come_as_an_array(model) -> None:
+    ids = np.array([[1, 2], [3, 4]])
+    assert np.array_equal(model.capture(tokens=ids)["after_layer"], model.capture(tokens=ids.tolist())["after_layer"])
+
+
 def test_generate(model) -> None:
     made = model.generate(ARABIC[0], max_tokens=5, stop_at_eos=False)
     ids = model.tokenizer.encode(ARABIC[0]).ids
@@ -139,6 +144,9 @@ def test_provenance_says_where_everything_comes_from(model, path) -> None:
         ({"tokens": [[1, -1]]}, "id -1 is outside the vocabulary 0 to 511"),
         ({"tokens": [[512]]}, "id 512 is outside"),
         ({"tokens": [[1.5]]}, "expected a list of ids"),
+        ({"tokens": [[True, 2]]}, "expected a list of ids"),
+        ({"prompts": [None]}, "prompt 0: found NoneType, expected a text"),
+        ({"prompts": ["a", b"abc"]}, "prompt 1: found bytes"),
         ({"tokens": [[1] * 513]}, "context is 512"),
         ({"tokens": [[1]], "site": "after_layr"}, "did you mean 'after_layer'"),
         ({"tokens": [[1]], "layers": [3]}, "layer 3 does not exist; the model has layers 0 to 2"),
@@ -207,7 +215,7 @@ def test_a_nan_weight_is_an_error_that_names_the_layer(tmp_path) -> None:
     data = bytearray(path.read_bytes())
     data[offset : offset + 2] = b"\x00\x7c"  # f16 infinity
     path.write_bytes(data)
-    with pytest.raises(NumericsError, match="prompt 0: .* first appeared at layer 2"):
+    with pytest.raises(NumericsError, match=r"prompt 0: .* first appeared at layer 2"):
         ember.open(path).capture(tokens=[[1, 2, 3]])
 
 
@@ -218,7 +226,7 @@ def test_bad_options_of_open(path) -> None:
         ember.open(path, threads=0)
     with pytest.raises(InputError, match="no such built-in"):
         ember.open("builtin:none")
-    with pytest.raises(InputError, match="download the .gguf"):
+    with pytest.raises(InputError, match=r"download the \.gguf"):
         ember.open("hf://owner/repo/file.gguf")
 
 

@@ -40,10 +40,12 @@ def test_the_same_config_makes_the_same_plan(tmp_path: Path) -> None:
     assert write_unit_file(tmp_path, first) == write_unit_file(tmp_path, second)
 
 
-def test_unit_rows_default_to_a_sixteenth(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, prompts(40), engine={})
-    whole = build_tree([sample.tokens for sample in plan.samples])
-    assert plan.unit_rows == -(-len(whole.tokens) // 16)
+def test_unit_rows_default_to_a_sixteenth_but_not_to_a_few(tmp_path: Path) -> None:
+    few = plan_of(tmp_path, prompts(40), engine={})
+    assert (few.unit_rows, len(few.units)) == (512, 1)
+    many = plan_of(tmp_path, [f"{i * 7919 % 10_007:05d} {i}" * 2 for i in range(1_000)], engine={})
+    whole = build_tree([sample.tokens for sample in many.samples])
+    assert many.unit_rows == -(-len(whole.tokens) // 16) > 512
 
 
 def test_bytes_of_tokens_tile_the_prompt(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ def test_estimates(tmp_path: Path) -> None:
     ]
     plan = plan_of(tmp_path, prompts(40), hooks={"capture": captures})
     values = (2 * 40 + plan.rows) * 64 * 4
-    assert values <= table_bytes(plan)["activations"] <= 2 * values
+    assert values <= table_bytes(plan)["activations"] <= 2 * values + len(plan.units) * (6_000 + 3 * 1_600)
     assert worker_memory(plan).total > worker_memory(plan).process
     assert worker_memory(plan).cache == 0
     check_disk(tmp_path / "not/yet/there", 1000)

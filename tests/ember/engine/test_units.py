@@ -48,4 +48,4 @@ def test_shared_prefix_and_default_unit() -> None:
     a, b = np.array([1, 2, 3], np.int32), np.array([1, 2, 4, 5], np.int32)
     assert shared_prefix(a, b) == 2
     assert shared_prefix(a, a) == 3
-    assert [default_unit_rows(n) for n in (0, 1, 17, 65_536, 10**7)] == [1, 1, 2, 4096, 4096]
+    assert [default_unit_rows(n) for n in (0, 1, 17, 65_536, 10**7)] == [512, 512, 512, 4096, 4096]

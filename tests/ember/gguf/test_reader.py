@@ -170,13 +170,22 @@ def test_values_do_not_depend_on_the_alignment(write, alignment: int) -> None:
     assert all(info.offset % alignment == 0 for info in file.tensors.values())
 
 
-def test_tensors_may_lie_in_any_order_with_gaps(write) -> None:
-    tensors = [Tensor("b", [2], raw.F32, struct.pack("<2f", 3, 4), offset=64), Tensor("a", [2], raw.F32, b"", offset=0)]
+def test_tensors_may_lie_in_any_order(write) -> None:
+    tensors = [Tensor("b", [2], raw.F32, struct.pack("<2f", 3, 4), offset=32), Tensor("a", [2], raw.F32, b"", offset=0)]
     data = Gguf([], tensors).header()
-    data += bytes(-len(data) % 32) + struct.pack("<2f", 1, 2) + bytes(56) + struct.pack("<2f", 3, 4)
+    data += bytes(-len(data) % 32) + struct.pack("<2f", 1, 2) + bytes(24) + struct.pack("<2f", 3, 4)
     file = open_gguf(write(data))
     assert (file.view("a").tolist(), file.view("b").tolist()) == ([1, 2], [3, 4])
     assert list(file.tensors) == ["b", "a"]
+
+
+def test_a_gap_wider_than_the_alignment_is_refused(write) -> None:
+    """A type id changed to one of smaller blocks leaves such a gap, and would be read as other values."""
+    tensors = [Tensor("a", [2], raw.F32, b"", offset=0), Tensor("b", [2], raw.F32, b"", offset=64)]
+    data = Gguf([], tensors).header()
+    data += bytes(-len(data) % 32) + bytes(72)
+    with pytest.raises(GGUFError, match=r"tensor 'b': its data begin 56 bytes after those of 'a' end"):
+        open_gguf(write(data))
 
 
 def test_nested_arrays_within_the_limit_are_lists(write) -> None:
