@@ -58,12 +58,22 @@ def explain_difference(old: Any, new: Any, key: str = "") -> list[str]:
             for name in sorted(old.keys() | new.keys())
             for line in _explain_entry(old, new, name, f"{key}.{name}" if key else name)
         ]
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        pairs = enumerate(zip(old, new, strict=True))
-        return [line for i, (a, b) in pairs for line in explain_difference(a, b, f"{key}[{i}]")]
+    if isinstance(old, list) and isinstance(new, list):
+        return _explain_lists(old, new, key)
     if type(old) is type(new) and old == new:
         return []
     return [f"{key or 'value'}: was {_shown(old)}, is {_shown(new)}"]
+
+
+def _explain_lists(old: list[Any], new: list[Any], key: str) -> list[str]:
+    pairs = enumerate(zip(old, new, strict=False))
+    lines = [line for i, (a, b) in pairs for line in explain_difference(a, b, f"{key}[{i}]")]
+    if len(old) == len(new):
+        return lines
+    if max(len(json.dumps(one, ensure_ascii=False)) for one in (old, new)) <= SHOWN:
+        return [f"{key or 'value'}: was {_shown(old)}, is {_shown(new)}"]
+    # after an entry that came or went all others differ: the first is enough
+    return [f"{key or 'value'}: had {len(old)} entries, has {len(new)}", *lines[:1]]
 
 
 def _explain_entry(old: dict[str, Any], new: dict[str, Any], name: str, key: str) -> list[str]:

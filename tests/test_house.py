@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,17 @@ def imports(path: Path, library: str) -> bool:
         if any(name.split(".")[0] == library for name in names):
             return True
     return False
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs"])
+def test_every_link_of_the_pages_leads_somewhere(page: str) -> None:
+    pages = [ROOT / page] if page.endswith(".md") else sorted((ROOT / page).rglob("*.md"))
+    broken = []
+    for one in pages:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", one.read_text(encoding="utf-8")):
+            if "://" not in target and not (one.parent / target).exists():
+                broken.append(f"{one.relative_to(ROOT)}: {target}")
+    assert broken == []
 
 
 def test_the_version_is_one() -> None:

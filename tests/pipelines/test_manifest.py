@@ -91,6 +91,14 @@ def test_differences_are_named_by_key_path() -> None:
     ]
 
 
+def test_long_lists_of_other_lengths_are_told_by_number_and_first_difference() -> None:
+    old = [{"root": f"ك ت {i}"} for i in range(40)]
+    assert explain_difference({"roots": old}, {"roots": old[:3] + old[4:]}) == [
+        "roots: had 40 entries, has 39",
+        'roots[3].root: was "ك ت 3", is "ك ت 4"',
+    ]
+
+
 def test_differences_see_types_and_shorten_long_values() -> None:
     assert explain_difference({"a": 1}, {"a": True}) == ["a: was 1, is true"]
     assert explain_difference({"a": 1}, {"a": 1.0}) == ["a: was 1, is 1.0"]
