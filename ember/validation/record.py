@@ -112,8 +112,8 @@ def _transformers(recorder: ModuleType, file: GGUFFile) -> Any:
         return recorder.Transformers(file)
     except (KeyError, ValueError, TypeError, IndexError, RuntimeError) as error:
         raise UnsupportedError(
-            f"{file.path}: cannot be carried over to transformers {recorder.VERSION} ({type(error).__name__}: {error}); "
-            "validate it against llama.cpp"
+            f"{file.path}: cannot be carried over to transformers {recorder.VERSION} "
+            f"({type(error).__name__}: {error}); validate it against llama.cpp"
         ) from error
 
 

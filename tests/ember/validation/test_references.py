@@ -38,7 +38,7 @@ def test_records_what_others_recorded(case: str, against: str, shared: Path, pyt
 
 def test_frequency_factors_are_refused_for_transformers_and_known_to_llama_cpp(tmp_path: Path, python: Path) -> None:
     model = tiny_llama(tmp_path / "m.gguf", rope_freqs=True, n_layers=1)
-    with pytest.raises(EmberError, match="could not record transformers: .*rope_freqs.weight is not carried over"):
+    with pytest.raises(EmberError, match=r"could not record transformers: .*rope_freqs\.weight is not carried over"):
         record_elsewhere(python, "transformers", model, [[1, 2, 3]])
     assert record_elsewhere(python, "llama.cpp", model, [[1, 2, 3]]).prompts == ((1, 2, 3),)
 
