@@ -42,7 +42,7 @@ def test_the_recording_belongs_to_these_weights(case: str, tiny: Callable[[str],
 def test_every_site_agrees_with_llama_cpp(
     case: str, route: str, tiny: Callable[[str], Path], recorded: Path, agrees: Compare
 ) -> None:
-    agrees(ember.open(tiny(case), route=route), Golden.read(recorded / f"{case}.npz"))
+    agrees(ember.open(tiny(case), route=route, threads=1), Golden.read(recorded / f"{case}.npz"))
 
 
 @pytest.mark.parametrize("case", TINY_CASES)
@@ -51,7 +51,7 @@ def test_every_position_agrees_with_float64(case: str, route: str, tiny: Callabl
     prompts = Golden.read(recorded / f"{case}.npz").prompts
     exact = Float64Llama.read(tiny(case))
     rounded = exact.in_float32()
-    captures = ember.open(tiny(case), route=route).capture(
+    captures = ember.open(tiny(case), route=route, threads=1).capture(
         tokens=prompts, site=["after_attention", "after_mlp", "after_layer"], layers="all", position="all"
     )
     states = [(exact.states(prompt), rounded.states(prompt)) for prompt in prompts]
