@@ -62,9 +62,10 @@ def page() -> str:
         "## Tolerances\n\nPrompts of more than 100 tokens are allowed 4e-8 a token beyond these where the reference's "
         "RoPE angles are float32 (recordings of stock llama.cpp).\n\n" + "\n".join(_tolerances()),
         "## Real models\n\n" + "\n".join(_details(real)),
-        *(_by_layer(entry) for entry in real if entry["route"] == "fast"),
-        "## Tiny models of random weights\n\nThe goldens of this project and of its test foundry "
-        "(`python -m tests.foundry.measure_rungs`).\n\n" + "\n".join(_details(tiny)),
+        *(_by_layer(entry) for entry in real if (entry["route"], entry["reference"]["name"]) == ("fast", "llama.cpp")),
+        "## Tiny models\n\nThe goldens of this project and of its test foundry, with random weights "
+        "(`python -m tests.foundry.measure_rungs`), and the model that ships with Ember.\n\n"
+        + "\n".join(_details(tiny)),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SITE_OF_KEY = {
-    "l_out": "after_layer",
-    "attn_contrib": "after_attention",
-    "mlp_contrib": "after_mlp",
-    "result_norm": "before_logits",
-    "logits": "after_logits",
-}
+from ember.validation.figures import allowance, disagreement
+from ember.validation.recording import SITE_OF_KEY
+
+__all__ = ["SITES", "SITE_OF_KEY", "Golden", "allowance", "disagreement", "first_break"]
 SITES = ("before_layer", *SITE_OF_KEY.values())
 
 
@@ -40,22 +37,6 @@ class Golden:
         """Give the expected values of every site: [prompts, layers, d], the logits' sites without layers."""
         incoming = np.concatenate([self.arrays["h0"][:, None], self.arrays["l_out"][:, :-1]], axis=1)
         return {"before_layer": incoming} | {site: self.arrays[key] for key, site in SITE_OF_KEY.items()}
-
-
-def disagreement(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Give max|d| / rms of each row [..., d] -> [...]; the rms is that of the reference. NaN counts as infinite."""
-    difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max(-1)
-    scale = np.sqrt((theirs.astype(np.float64) ** 2).mean(-1))
-    return np.nan_to_num(difference / scale, nan=np.inf)
-
-
-def allowance(length: int) -> float:
-    """Say how far llama.cpp itself may be from the formulas on a prompt of `length`, in max|d| / rms.
-
-    It forms RoPE angles by repeated f32 multiplication, which are off by 5e-8 to 1e-7 rad a position: nothing up to a
-    hundred positions, up to 2.2e-5 at position 530 (measured against float64, tests/foundry/test_recordings.py).
-    """
-    return 0.0 if length <= 100 else 4e-8 * length
 
 
 def first_break(expected: NDArray[np.int32], margins: NDArray[np.float32], given: list[int]) -> str | None:
