@@ -48,8 +48,10 @@ def check_sites(site: str | Sequence[str]) -> list[str]:
     return sites
 
 
-def check_layers(layers: str | Sequence[int], n_layers: int) -> tuple[int, ...]:
+def check_layers(layers: str | Sequence[int], n_layers: int, sites: Sequence[str]) -> tuple[int, ...]:
     """Return layers from 0, negative ones counted from the end. Raises InputError for others and for repeated ones."""
+    if not isinstance(layers, str) and not any(SITES[site].per_layer for site in sites):
+        raise InputError(f"layers {layers!r}: {', '.join(sites)} belongs to no layer; leave layers out")
     if isinstance(layers, str):
         if layers != "all":
             raise InputError(f"layers {layers!r}: expected 'all' or a list of layers")

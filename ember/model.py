@@ -100,7 +100,7 @@ class Model:
         """
         ids = self._ids(prompts, tokens)
         sites = requests.check_sites(site)
-        chosen = requests.check_layers(layers, self.n_layers)
+        chosen = requests.check_layers(layers, self.n_layers, sites)
         selector = requests.check_position(position)
         works = requests.capture_works(sites, chosen, selector, ids)
         gathered = self._run_all(ids, works)
@@ -193,9 +193,10 @@ class Model:
     def _check_context(self, ids: list[Tokens], max_tokens: int) -> None:
         for index, prompt in enumerate(ids):
             if len(prompt) + max_tokens > self.context_length:
+                more = f" and {max_tokens} to generate" if max_tokens else ""
                 raise InputError(
-                    f"prompt {index} has {len(prompt)} tokens and {max_tokens} to generate; "
-                    f"the model's context is {self.context_length}; nothing is truncated: shorten the prompt"
+                    f"prompt {index} has {len(prompt)} tokens{more}; the model's context is {self.context_length}; "
+                    "nothing is truncated: shorten the prompt"
                 )
 
     def _run_all(self, ids: list[Tokens], works: tuple[CaptureWork, ...]) -> list[Floats]:
@@ -258,6 +259,8 @@ def _texts(prompts: Sequence[str]) -> list[str]:
     for index, prompt in enumerate(prompts):
         if not isinstance(prompt, str):
             raise InputError(f"prompt {index}: found {type(prompt).__name__}, expected a text (str)")
+        if not prompt:
+            raise InputError(f"prompt {index} is empty; for the state of a lone BOS give tokens=[[id]]")
     return list(prompts)
 
 

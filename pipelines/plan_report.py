@@ -126,6 +126,8 @@ def _costs(told: dict[str, Any]) -> list[str]:
 
 def _limits(plan: Plan, crew: Crew, disk: int) -> list[str]:
     notes = []
+    if plan.config.output.path.is_file():
+        notes.append(f"the run would be refused: output.dir {plan.config.output.path} is a file")
     if crew.need.total > crew.limit:
         notes.append(
             f"a worker needs about {size(crew.need.total)}, its limit is {size(crew.limit)}: "

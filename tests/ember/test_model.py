@@ -143,6 +143,7 @@ def test_provenance_says_where_everything_comes_from(model, path) -> None:
         ({"tokens": [[1], []]}, "prompt 1 is empty"),
         ({"tokens": [[1, -1]]}, "id -1 is outside the vocabulary 0 to 511"),
         ({"tokens": [[512]]}, "id 512 is outside"),
+        ({"tokens": [[1]], "site": "before_logits", "layers": [1]}, "before_logits belongs to no layer"),
         ({"tokens": [[1.5]]}, "expected a list of ids"),
         ({"tokens": [[True, 2]]}, "expected a list of ids"),
         ({"prompts": [None]}, "prompt 0: found NoneType, expected a text"),
