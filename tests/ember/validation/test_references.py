@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ember
 from ember.errors import EmberError, UnsupportedError
+from ember.validation.compare import compare
 from ember.validation.figures import disagreement
-from ember.validation.record import record_elsewhere
+from ember.validation.prompts import default_ids
+from ember.validation.record import GREEDY_STEPS, record_elsewhere
 from ember.validation.recording import read_recording
 from tests.foundry.tiny import tiny_llama
 
@@ -48,3 +51,16 @@ def test_a_file_that_llama_cpp_refuses_is_one_message(tmp_path: Path, python: Pa
     with pytest.raises(EmberError, match=r"could not record llama\.cpp: .*would not load it") as found:
         record_elsewhere(python, "llama.cpp", model, [[1]])
     assert not isinstance(found.value, UnsupportedError)
+
+
+@pytest.mark.realmodel
+@pytest.mark.parametrize("variable", ["EMBER_SMOLLM2", "EMBER_GEMMA3"])
+def test_real_models_agree_with_llama_cpp_at_every_layer(variable: str, python: Path) -> None:
+    named = os.environ.get(variable)
+    if not named:
+        pytest.skip(f"{variable} is unset: it names the .gguf of a public model (tests/README.md)")
+    with ember.open(named) as model:
+        recording = record_elsewhere(python, "llama.cpp", Path(named), default_ids(model, GREEDY_STEPS))
+        found = compare(model, recording)
+    assert found.problems() == []
+    assert found.rung == "activation reference"
