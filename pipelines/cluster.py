@@ -207,7 +207,9 @@ def _interrupts_wait() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield came
         return
-    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    # a process that was started to ignore Ctrl-C, such as one behind `&` in a script, goes on ignoring it
+    heard = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in heard}
     try:
         yield came
     finally:

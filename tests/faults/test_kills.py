@@ -150,6 +150,19 @@ def test_an_interrupt_ends_soon_and_says_how_to_go_on(tmp_path: Path, undisturbe
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("after", [1.2, 2.0, 2.8])
+def test_an_interrupt_while_workers_start_leaves_nothing_half_built(tmp_path: Path, after: float) -> None:
+    config = write_config(tmp_path, TEXTS, generate=GENERATE)
+    process = start(config, "--workers", "2", fault=SLOW)
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    status, _, err = finish(process)
+    assert status == 130, err
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+
+
+@pytest.mark.slow
 def test_a_stopped_worker_that_comes_back_changes_nothing(tmp_path: Path, undisturbed: Path) -> None:
     """P06: two processes do the same unit; the first one's files stay."""
     config, run_dir = write_config(tmp_path, TEXTS, generate=GENERATE), tmp_path / "run"
