@@ -36,7 +36,7 @@ TOLERANCES: Final[dict[str, Tolerance]] = {
         6.2e-3,
     ),
     "real_model_layer": Tolerance(
-        ROW_METRIC, 1e-4, "float32 engine against llama.cpp on SmolLM2's F32-dequantised file, 30 layers", None
+        ROW_METRIC, 1e-4, "float32 engine against llama.cpp on SmolLM2's F32-dequantised file, 30 layers", 2.9e-5
     ),
     "real_model_contribution": Tolerance(
         ROW_METRIC,

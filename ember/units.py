@@ -32,6 +32,12 @@ class PrefixTree:
         """Row that holds `position` of `prompt`."""
         return int(self.rows[self.starts[prompt] + position])
 
+    def places(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """[rows of the tree] place of each among `rows`, or -1."""
+        where = np.full(len(self.tokens), -1, np.int32)
+        where[rows] = np.arange(len(rows), dtype=np.int32)
+        return where
+
     def path(self, prompt: int) -> NDArray[np.int32]:
         """All rows of a prompt, in position order."""
         return self.rows[self.starts[prompt] : self.starts[prompt + 1]]

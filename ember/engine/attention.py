@@ -45,8 +45,7 @@ def plan_tiles(tree: PrefixTree, wanted: Index, window: int = 0) -> list[TileGro
 
     q has one row per entry of `wanted`, in that order; k and v have one per row of the tree and a last row of zeros.
     """
-    place = np.full(len(tree.tokens), -1, np.int32)
-    place[wanted] = np.arange(len(wanted), dtype=np.int32)
+    place = tree.places(wanted)
     by_block: dict[int, list[tuple[int, Index]]] = defaultdict(list)
     for prompt in np.unique(tree.owners[wanted]).tolist():
         path = tree.path(prompt)

@@ -1,6 +1,7 @@
 """The head, slice by slice over the vocabulary: nobody holds the logits of many rows at once."""
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ class LogitsSink:
         self._sink.put(-1, scores, np.where(inside, self._where - rows.start, -1), slice(start, stop))
 
 
-def scan(model: BoundModel, be: Backend, h: Floats, consumers: list[Any]) -> None:
+def scan(model: BoundModel, be: Backend, h: Floats, consumers: Sequence[Consumer]) -> None:
     """Run hidden states after the final norm, h [T, D], through the head and show the logits to every consumer."""
     family, config = model.family, model.config
     for first in range(0, len(h), HEAD_ROWS):

@@ -29,23 +29,8 @@ def _sum(x: Any, lanes: Any) -> Any:
 
 
 @helper
-def _sum_of_squares(x: Any, lanes: Any) -> Any:
-    """Sum of squares of a row, in 16 lanes that are added in order; the tail goes to the first lanes."""
-    lanes[:] = np.float32(0)
-    whole = x.size - x.size % 16
-    for start in range(0, whole, 16):
-        for lane in range(16):
-            lanes[lane] = fma(x[start + lane], x[start + lane], lanes[lane])
-    for i in range(whole, x.size):
-        lanes[i - whole] = fma(x[i], x[i], lanes[i - whole])
-    total = np.float32(0)
-    for lane in range(16):
-        total += lanes[lane]
-    return total
-
-
-@helper
 def _dot(x: Any, y: Any, lanes: Any) -> Any:
+    """x·y in 16 lanes that are added in order; the tail goes to the first lanes."""
     lanes[:] = np.float32(0)
     whole = x.size - x.size % 16
     for start in range(0, whole, 16):
@@ -85,7 +70,7 @@ def rms_norm(x: Any, weight: Any, eps: Any, out: Any) -> None:
     """out = x / sqrt(mean(x²) + eps) · weight: x, out [T, D], weight [D]."""
     lanes = np.empty(16, np.float32)
     for row in range(x.shape[0]):
-        mean = _sum_of_squares(x[row], lanes) / np.float32(x.shape[1])
+        mean = _dot(x[row], x[row], lanes) / np.float32(x.shape[1])
         inverse = np.float32(1) / np.float32(math.sqrt(np.float32(mean + eps)))
         for i in range(x.shape[1]):
             out[row, i] = x[row, i] * inverse * weight[i]
@@ -99,7 +84,7 @@ def layer_norm(x: Any, weight: Any, bias: Any, eps: Any, out: Any) -> None:
         mean = _sum(x[row], lanes) / np.float32(x.shape[1])
         for i in range(x.shape[1]):
             out[row, i] = x[row, i] - mean
-        variance = _sum_of_squares(out[row], lanes) / np.float32(x.shape[1])
+        variance = _dot(out[row], out[row], lanes) / np.float32(x.shape[1])
         inverse = np.float32(1) / np.float32(math.sqrt(np.float32(variance + eps)))
         for i in range(x.shape[1]):
             out[row, i] = fma(out[row, i] * inverse, weight[i], bias[i])

@@ -5,8 +5,6 @@ longer than a unit needs no larger scratch; a row's history always lies in its o
 that anybody needs computes only the rows that somebody needs from it.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -24,42 +22,21 @@ from ember.work import Floats, NonFinite
 CHUNK_ROWS: Final = 4096
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A range of rows of the tree and, of these, the ones that the last layer keeps."""
-
-    tree: PrefixTree
-    start: int
-    stop: int
-    kept: Index
-    """Ascending rows of the tree, all in [start, stop)."""
-
-    @cached_property
-    def rows(self) -> Index:
-        """All rows of the chunk."""
-        return np.arange(self.start, self.stop, dtype=np.int32)
-
-    def place(self, rows: Index) -> NDArray[np.int32]:
-        """Place of every row of the tree among `rows`, or -1."""
-        where = np.full(len(self.tree.tokens), -1, np.int32)
-        where[rows] = np.arange(len(rows), dtype=np.int32)
-        return where
-
-
 class ChunkRows:
     """One chunk in one state, whole or pruned: positions, places and tiles, made when first needed."""
 
-    def __init__(self, chunk: Chunk, rows: Index) -> None:
-        self._chunk = chunk
+    def __init__(self, tree: PrefixTree, rows: Index) -> None:
+        self._tree = tree
         self.rows = rows
-        self.positions = chunk.tree.positions[rows]
-        self.where = chunk.place(rows)
+        """Rows of the tree, ascending."""
+        self.positions = tree.positions[rows]
+        self.where = tree.places(rows)
         self._tiles: dict[int, list[TileGroup]] = {}
 
     def tiles(self, window: int) -> list[TileGroup]:
         """Tiles of these rows under a window."""
         if window not in self._tiles:
-            self._tiles[window] = plan_tiles(self._chunk.tree, self.rows, window)
+            self._tiles[window] = plan_tiles(self._tree, self.rows, window)
         return self._tiles[window]
 
 
@@ -84,8 +61,7 @@ class Prefill:
     def _chunk(self, start: int) -> tuple[ChunkRows, ChunkRows]:
         stop = min(start + CHUNK_ROWS, len(self.tree.tokens))
         kept = self.kept[(self.kept >= start) & (self.kept < stop)]
-        chunk = Chunk(self.tree, start, stop, kept)
-        return ChunkRows(chunk, chunk.rows), ChunkRows(chunk, kept)
+        return ChunkRows(self.tree, np.arange(start, stop, dtype=np.int32)), ChunkRows(self.tree, kept)
 
     def run(self, cache: KVCache | None) -> Floats:
         """Run the layers; returns the residual stream of the kept rows, [kept, D]. Fills `cache` where given."""
@@ -123,12 +99,7 @@ class Prefill:
     def _tap_input(self, x: Floats) -> None:
         # a capture of before_layer in the first layer that is not run needs no layer
         if self.depth < self.model.card.n_layers and any(s.wants("before_layer", self.depth) for s in self.sinks):
-            self._show("before_layer", self.depth, x, self._where_kept())
-
-    def _where_kept(self) -> NDArray[np.int32]:
-        where = np.full(len(self.tree.tokens), -1, np.int32)
-        where[self.kept] = np.arange(len(self.kept), dtype=np.int32)
-        return where
+            self._show("before_layer", self.depth, x, self.tree.places(self.kept))
 
     def _show(self, site: str, layer: int, a: Floats, where: NDArray[np.int32]) -> None:
         for sink in self.sinks:

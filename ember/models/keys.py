@@ -84,14 +84,6 @@ class KeyReader:
         self.values[self._key(name)] = float(found)
         return float(found)
 
-    def flag(self, name: str, default: bool | None = None) -> bool:  # noqa: FBT001 - a value of the file
-        """Return a boolean key. Raises ModelError."""
-        found = self._fetch(name, default)
-        if not isinstance(found, bool):
-            raise self._fail(name, found, "true or false")
-        self.values[self._key(name)] = found
-        return found
-
     def per_layer(self, name: str, n_layers: int, *, least: int = 1) -> tuple[int, ...]:
         """Return an integer for each layer, from a scalar or an array of that length. Raises ModelError."""
         found = self._fetch(name, None)
