@@ -85,7 +85,6 @@ class Prefill:
         out = np.empty((len(self.kept), x.shape[1]), x.dtype) if last else x
         done = 0
         for whole, kept in self._chunks:
-            state = whole if not last or len(kept.rows) == len(whole.rows) else kept
             step = PrefillStep(self, layer, whole, kept if last else whole)
             part = x[whole.rows[0] : whole.rows[-1] + 1]
             weights = self.model.weights.layers[layer]
@@ -93,7 +92,7 @@ class Prefill:
             target = out[done : done + len(y)] if last else part
             if y is not target:
                 target[...] = y
-            done += len(state.rows)
+            done += len(y)
         return out
 
     def _tap_input(self, x: Floats) -> None:
