@@ -34,7 +34,7 @@ class Backend(Protocol):
     def rms_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
         """x / sqrt(mean(x²) + eps) · weight over the last axis: [T, D] -> [T, D]."""
 
-    def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope) -> Floats:
+    def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope, role: str) -> Floats:
         """Turn the pairs of every head in x by their positions: [T, heads·E] -> [T, heads·E]."""
 
     def head_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
@@ -46,7 +46,7 @@ class Backend(Protocol):
     def scale(self, x: Floats, factor: float) -> Floats:
         """x · factor."""
 
-    def add_bias(self, x: Floats, bias: Floats) -> Floats:
+    def add_bias(self, x: Floats, bias: Floats, role: str) -> Floats:
         """x + bias: [T, N] and [N] -> [T, N]."""
 
     def gelu(self, x: Floats) -> Floats:
@@ -58,7 +58,7 @@ class Backend(Protocol):
     def silu_mul(self, gate: Floats, up: Floats) -> Floats:
         """silu(gate) · up: [T, F] -> [T, F]."""
 
-    def add(self, x: Floats, y: Floats) -> Floats:
+    def add(self, x: Floats, y: Floats, role: str) -> Floats:
         """x + y."""
 
     def attend_tiles(

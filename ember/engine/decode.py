@@ -40,6 +40,11 @@ class DecodeStep:
         """See `Step.positions`."""
         return self._positions
 
+    @property
+    def key_positions(self) -> NDArray[np.int32]:
+        """See `Step.key_positions`; every row is needed."""
+        return self._positions
+
     def tap(self, site: str, a: Floats) -> None:
         """See `Step.tap`; nothing is captured while decoding."""
 
@@ -47,17 +52,19 @@ class DecodeStep:
         """See `Step.prune`; every row is needed."""
         return x, h
 
-    def attend(self, q: Floats, k: Floats, v: Floats, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
-        """See `Step.attend`."""
+    def store(self, k: Floats, v: Floats) -> None:
+        """See `Step.store`."""
         shape = self._cache.shape(self.layer)
         if shape not in self._slots:
             self._slots[shape] = self._cache.slots(self._alive, shape)
         self._cache.store_one(self.layer, self._slots[shape], k, v)
-        return self.attend_shared(q, self.layer, heads, scale, window)
 
-    def attend_shared(self, q: Floats, source: int, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
-        """See `Step.attend_shared`."""
-        return self._be.attend_cached(q, self._cache.layer(source, self._alive, window), heads, scale)
+    def attend(
+        self, q: Floats, heads: tuple[int, int], scale: float, window: int = 0, source: int | None = None
+    ) -> Floats:
+        """See `Step.attend`."""
+        seen = self._cache.layer(self.layer if source is None else source, self._alive, window)
+        return self._be.attend_cached(q, seen, heads, scale)
 
     def side(self) -> Floats:
         """See `Step.side`."""

@@ -78,7 +78,7 @@ class FastBackend:
         kernels.rms_norm(x, weight, np.float32(eps), out)
         return out
 
-    def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope) -> Floats:
+    def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope, role: str) -> Floats:
         """See `Backend.rope`; turns x in place."""
         tables = RopeTables.of(rope, self._tables)
         tables.reach(int(positions.max(initial=-1)) + 1)
@@ -102,7 +102,7 @@ class FastBackend:
         x *= np.float32(factor)
         return x
 
-    def add_bias(self, x: Floats, bias: Floats) -> Floats:
+    def add_bias(self, x: Floats, bias: Floats, role: str) -> Floats:
         """See `Backend.add_bias`; writes into x."""
         kernels.add_bias(x, bias)
         return x
@@ -122,7 +122,7 @@ class FastBackend:
         kernels.silu_mul(gate, up)
         return gate
 
-    def add(self, x: Floats, y: Floats) -> Floats:
+    def add(self, x: Floats, y: Floats, role: str) -> Floats:
         """See `Backend.add`; writes into x."""
         kernels.add(x, y)
         return x

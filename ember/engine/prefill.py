@@ -155,6 +155,11 @@ class PrefillStep:
         """See `Step.positions`."""
         return self._now.positions
 
+    @property
+    def key_positions(self) -> NDArray[np.int32]:
+        """See `Step.key_positions`."""
+        return self._whole.positions
+
     def tap(self, site: str, a: Floats) -> None:
         """See `Step.tap`."""
         self._run._show(site, self._layer, a, self._now.where)
@@ -167,14 +172,15 @@ class PrefillStep:
         places = self._whole.where[self._kept.rows]
         return x[places], h[places]
 
-    def attend(self, q: Floats, k: Floats, v: Floats, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
-        """See `Step.attend`."""
+    def store(self, k: Floats, v: Floats) -> None:
+        """See `Step.store`."""
         self._run.store(self._layer, int(self._whole.rows[0]), k, v)
-        return self.attend_shared(q, self._layer, heads, scale, window)
 
-    def attend_shared(self, q: Floats, source: int, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
-        """See `Step.attend_shared`."""
-        keys, values = self._run.stored(source)
+    def attend(
+        self, q: Floats, heads: tuple[int, int], scale: float, window: int = 0, source: int | None = None
+    ) -> Floats:
+        """See `Step.attend`."""
+        keys, values = self._run.stored(self._layer if source is None else source)
         return self._run.be.attend_tiles(q, keys, values, self._now.tiles(window), heads, scale)
 
     def side(self) -> Floats:

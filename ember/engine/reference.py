@@ -69,7 +69,7 @@ class ReferenceBackend:
         result: Floats = x / np.sqrt(mean + self.dtype(eps)) * weight
         return result
 
-    def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope) -> Floats:
+    def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope, role: str) -> Floats:
         """See `Backend.rope`."""
         cos, sin = self._angles(rope, positions)  # [T, 1, E/2]
         heads = x.reshape(len(x), -1, rope.rotated)  # [T, heads, E]
@@ -106,7 +106,7 @@ class ReferenceBackend:
         """See `Backend.scale`."""
         return x * self.dtype(factor)
 
-    def add_bias(self, x: Floats, bias: Floats) -> Floats:
+    def add_bias(self, x: Floats, bias: Floats, role: str) -> Floats:
         """See `Backend.add_bias`."""
         return x + bias
 
@@ -126,7 +126,7 @@ class ReferenceBackend:
             result: Floats = gate / (1 + np.exp(-gate)) * up
         return result
 
-    def add(self, x: Floats, y: Floats) -> Floats:
+    def add(self, x: Floats, y: Floats, role: str) -> Floats:
         """See `Backend.add`."""
         return x + y
 

@@ -16,7 +16,11 @@ class Step(Protocol):
 
     @property
     def positions(self) -> NDArray[np.int32]:
-        """Absolute positions of the current rows."""
+        """Absolute positions of the rows that somebody needs: all of them before `prune`."""
+
+    @property
+    def key_positions(self) -> NDArray[np.int32]:
+        """Absolute positions of all rows that entered the layer."""
 
     def tap(self, site: str, a: Floats) -> None:
         """Show the tensor of a site to whoever asked for it."""
@@ -24,14 +28,17 @@ class Step(Protocol):
     def prune(self, x: Floats, h: Floats) -> tuple[Floats, Floats]:
         """Keep only rows that somebody needs; `positions` follows."""
 
-    def attend(self, q: Floats, k: Floats, v: Floats, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
-        """Store k and v [T, K·E] of the rows before pruning and attend: q [T, H·E] -> [T, H·E]; heads = (H, K).
+    def store(self, k: Floats, v: Floats) -> None:
+        """Store keys and values [T, K·E] of all rows that entered the layer."""
 
-        Under a window w a query sees its own and the w - 1 positions before it; 0: all before it.
+    def attend(
+        self, q: Floats, heads: tuple[int, int], scale: float, window: int = 0, source: int | None = None
+    ) -> Floats:
+        """Attend to the keys stored by this layer, or by layer `source`: q [T, H·E] -> [T, H·E]; heads = (H, K).
+
+        Under a window w a query sees its own and the w - 1 positions before it; 0: all before it. The family lists
+        sources other than the layer itself in `shared_sources`.
         """
-
-    def attend_shared(self, q: Floats, source: int, heads: tuple[int, int], scale: float, window: int = 0) -> Floats:
-        """Attend to what layer `source` stored, which the family lists in `shared_sources`."""
 
     def side(self) -> Floats:
         """This layer's part of the family's `side_inputs` for the current rows: [T, P]."""

@@ -166,23 +166,24 @@ def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Flo
     rope = config.rope_window if window else config.rope_full
     step.tap("before_layer", x)  # [T, D]
     h = be.rms_norm(x, weights.attn_norm, eps, "attn_norm")
-    k = be.head_norm(be.matmul(h, weights.attn_k), weights.attn_k_norm, eps, "attn_k_norm")  # [T, K*E]
-    k = be.rope(k, step.positions, rope)
-    v = be.matmul(h, weights.attn_v)  # [T, K*E]
-    x, h = step.prune(x, h)  # [T, D] -> rows that somebody needs
-    q = be.head_norm(be.matmul(h, weights.attn_q), weights.attn_q_norm, eps, "attn_q_norm")  # [T, H*E]
-    q = be.rope(q, step.positions, rope)
-    mixed = step.attend(q, k, v, (config.n_heads, config.n_kv_heads), config.attention_scale, window)  # [T, H*E]
+    x, asking = step.prune(x, h)  # [T, D] -> rows that somebody needs
+    q = be.matmul(asking, weights.attn_q)  # [T, H*E]
+    k, v = be.matmul(h, weights.attn_k), be.matmul(h, weights.attn_v)  # [T, K*E]
+    q = be.head_norm(q, weights.attn_q_norm, eps, "attn_q_norm")
+    k = be.head_norm(k, weights.attn_k_norm, eps, "attn_k_norm")
+    q = be.rope(q, step.positions, rope, "rope_q")
+    step.store(be.rope(k, step.key_positions, rope, "rope_k"), v)
+    mixed = step.attend(q, (config.n_heads, config.n_kv_heads), config.attention_scale, window)  # [T, H*E]
     a = be.matmul(mixed, weights.attn_output)  # [T, D]
     a = be.rms_norm(a, weights.post_attention_norm, eps, "post_attention_norm")
     step.tap("after_attention", a)
-    x = be.add(x, a)
+    x = be.add(x, a, "attn_residual")
     h = be.rms_norm(x, weights.ffn_norm, eps, "ffn_norm")
     g = be.gelu_mul(be.matmul(h, weights.ffn_gate), be.matmul(h, weights.ffn_up))  # [T, F]
     m = be.matmul(g, weights.ffn_down)  # [T, D]
     m = be.rms_norm(m, weights.post_ffw_norm, eps, "post_ffw_norm")
     step.tap("after_mlp", m)
-    x = be.add(x, m)
+    x = be.add(x, m, "mlp_residual")
     step.tap("after_layer", x)
     return x
 

@@ -298,7 +298,7 @@ def _side_rows(be: Backend, config: Config, ple: PerLayerInputs, tokens: Tokens,
     own = be.scale(be.embed(ple.token_embd, tokens), float(np.sqrt(config.ple_size)))  # [T, L*P]
     made = be.scale(be.matmul(x, ple.model_proj), float(config.hidden_size**-0.5))  # [T, L*P]
     made = be.head_norm(made, ple.proj_norm, config.rms_eps, "per_layer_proj_norm")
-    return be.scale(be.add(own, made), float(2**-0.5))
+    return be.scale(be.add(own, made, "per_layer_inputs"), float(2**-0.5))
 
 
 def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Floats, step: Step) -> Floats:
@@ -310,16 +310,16 @@ def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Flo
     a = be.matmul(mixed, weights.attn_output)  # [T, D]
     a = be.rms_norm(a, weights.post_attention_norm, eps, "post_attention_norm")
     step.tap("after_attention", a)
-    x = be.add(x, a)
+    x = be.add(x, a, "attn_residual")
     h = be.rms_norm(x, weights.ffn_norm, eps, "ffn_norm")
     g = be.gelu_mul(be.matmul(h, weights.ffn_gate), be.matmul(h, weights.ffn_up))  # [T, F]
     m = be.rms_norm(be.matmul(g, weights.ffn_down), weights.post_ffw_norm, eps, "post_ffw_norm")  # [T, D]
     step.tap("after_mlp", m)
-    x = be.add(x, m)
+    x = be.add(x, m, "mlp_residual")
     if weights.ple is not None:
         p = be.gelu_mul(be.matmul(x, weights.ple.inp_gate), step.side())  # [T, P]
         p = be.rms_norm(be.matmul(p, weights.ple.proj), weights.ple.post_norm, eps, "post_norm")  # [T, D]
-        x = be.add(x, p)
+        x = be.add(x, p, "ple_residual")
     x = be.scale(x, weights.layer_output_scale)
     step.tap("after_layer", x)
     return x
@@ -331,19 +331,23 @@ def _attention(
     """Prune, and attend with a scale of 1; returns the pruned residual stream and the mixed values."""
     shape, eps = config.layers[index], config.rms_eps
     rope = config.rope_window if shape.window else config.rope_full
-    heads, own = (config.n_heads, shape.n_kv_heads), weights.own
-    if own is not None:
-        k = be.matmul(h, own.attn_k)  # [T, K*E]
-        plain = np.ones(shape.head_size, np.float32)
-        # values come from the keys before their norm and before RoPE
-        v = be.head_norm(k if own.attn_v is None else be.matmul(h, own.attn_v), plain, eps, "attn_v_norm")  # [T, K*E]
-        k = be.rope(be.head_norm(k, own.attn_k_norm, eps, "attn_k_norm"), step.positions, rope)
-    x, h = step.prune(x, h)  # [T, D] -> rows that somebody needs
-    q = be.head_norm(be.matmul(h, weights.attn_q), weights.attn_q_norm, eps, "attn_q_norm")  # [T, H*E]
-    q = be.rope(q, step.positions, rope)
-    if own is None:
-        return x, step.attend_shared(q, shape.source, heads, 1.0, shape.window)
-    return x, step.attend(q, k, v, heads, 1.0, shape.window)
+    x, asking = step.prune(x, h)  # [T, D] -> rows that somebody needs
+    q = be.head_norm(be.matmul(asking, weights.attn_q), weights.attn_q_norm, eps, "attn_q_norm")  # [T, H*E]
+    q = be.rope(q, step.positions, rope, "rope_q")
+    if weights.own is not None:
+        step.store(*_keys_and_values(be, weights.own, shape, eps, h, step, rope))
+    return x, step.attend(q, (config.n_heads, shape.n_kv_heads), 1.0, shape.window, shape.source)
+
+
+def _keys_and_values(
+    be: Backend, own: OwnKeys, shape: LayerShape, eps: float, h: Floats, step: Step, rope: Rope
+) -> tuple[Floats, Floats]:
+    k = be.matmul(h, own.attn_k)  # [T, K*E]
+    plain = np.ones(shape.head_size, np.float32)
+    # values come from the keys before their norm and before RoPE
+    v = be.head_norm(k if own.attn_v is None else be.matmul(h, own.attn_v), plain, eps, "attn_v_norm")  # [T, K*E]
+    k = be.head_norm(k, own.attn_k_norm, eps, "attn_k_norm")
+    return be.rope(k, step.key_positions, rope, "rope_k"), v
 
 
 def logits(be: Backend, config: Config, scores: Floats) -> Floats:

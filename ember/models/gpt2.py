@@ -153,7 +153,8 @@ def _bind_layer(config: Config, binder: TensorBinder, at: str) -> LayerWeights:
 
 def embed(be: Backend, config: Config, weights: Weights, tokens: Tokens, positions: Any) -> Floats:
     """Hidden state entering layer 0: embedding plus learned position."""
-    return be.add(be.embed(weights.token_embd, tokens), be.embed(weights.position_embd, positions))  # [T, D]
+    x = be.embed(weights.token_embd, tokens)  # [T, D]
+    return be.add(x, be.embed(weights.position_embd, positions), "position")
 
 
 def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Floats, step: Step) -> Floats:
@@ -161,19 +162,20 @@ def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Flo
     step.tap("before_layer", x)  # [T, D]
     q_bias, k_bias, v_bias = weights.attn_qkv_bias
     h = be.layer_norm(x, weights.attn_norm.weight, weights.attn_norm.bias, config.norm_eps, "attn_norm")
-    k = be.add_bias(be.matmul(h, weights.attn_k), k_bias)  # [T, D]
-    v = be.add_bias(be.matmul(h, weights.attn_v), v_bias)  # [T, D]
-    x, h = step.prune(x, h)  # [T, D] -> rows that somebody needs
-    q = be.add_bias(be.matmul(h, weights.attn_q), q_bias)  # [T, D]
-    mixed = step.attend(q, k, v, (config.n_heads, config.n_heads), config.attention_scale)  # [T, D]
-    a = be.add_bias(be.matmul(mixed, weights.attn_output), weights.attn_output_bias)  # [T, D]
+    x, asking = step.prune(x, h)  # [T, D] -> rows that somebody needs
+    q = be.add_bias(be.matmul(asking, weights.attn_q), q_bias, "attn_q_bias")  # [T, D]
+    k = be.add_bias(be.matmul(h, weights.attn_k), k_bias, "attn_k_bias")  # [T, D]
+    v = be.add_bias(be.matmul(h, weights.attn_v), v_bias, "attn_v_bias")  # [T, D]
+    step.store(k, v)
+    mixed = step.attend(q, (config.n_heads, config.n_heads), config.attention_scale)  # [T, D]
+    a = be.add_bias(be.matmul(mixed, weights.attn_output), weights.attn_output_bias, "attn_output_bias")  # [T, D]
     step.tap("after_attention", a)
-    x = be.add(x, a)
+    x = be.add(x, a, "attn_residual")
     h = be.layer_norm(x, weights.ffn_norm.weight, weights.ffn_norm.bias, config.norm_eps, "ffn_norm")
-    g = be.gelu(be.add_bias(be.matmul(h, weights.ffn_up), weights.ffn_up_bias))  # [T, F]
-    m = be.add_bias(be.matmul(g, weights.ffn_down), weights.ffn_down_bias)  # [T, D]
+    g = be.gelu(be.add_bias(be.matmul(h, weights.ffn_up), weights.ffn_up_bias, "ffn_up_bias"))  # [T, F]
+    m = be.add_bias(be.matmul(g, weights.ffn_down), weights.ffn_down_bias, "ffn_down_bias")  # [T, D]
     step.tap("after_mlp", m)
-    x = be.add(x, m)
+    x = be.add(x, m, "mlp_residual")
     step.tap("after_layer", x)
     return x
 

@@ -87,21 +87,22 @@ def layer(be: Backend, config: Config, weights: LayerWeights, index: int, x: Flo
     """One layer on token rows `x`; returns the residual stream of the rows that somebody needs."""
     step.tap("before_layer", x)  # [T, D]
     h = be.rms_norm(x, weights.attn_norm, config.rms_eps, "attn_norm")
-    k = be.head_norm(be.matmul(h, weights.attn_k), weights.attn_k_norm, config.rms_eps, "attn_k_norm")  # [T, K*E]
-    k = be.rope(k, step.positions, config.rope)
-    v = be.matmul(h, weights.attn_v)  # [T, K*E]
-    x, h = step.prune(x, h)  # [T, D] -> rows that somebody needs
-    q = be.head_norm(be.matmul(h, weights.attn_q), weights.attn_q_norm, config.rms_eps, "attn_q_norm")  # [T, H*E]
-    q = be.rope(q, step.positions, config.rope)
-    mixed = step.attend(q, k, v, (config.n_heads, config.n_kv_heads), config.attention_scale)  # [T, H*E]
+    x, asking = step.prune(x, h)  # [T, D] -> rows that somebody needs
+    q = be.matmul(asking, weights.attn_q)  # [T, H*E]
+    k, v = be.matmul(h, weights.attn_k), be.matmul(h, weights.attn_v)  # [T, K*E]
+    q = be.head_norm(q, weights.attn_q_norm, config.rms_eps, "attn_q_norm")
+    k = be.head_norm(k, weights.attn_k_norm, config.rms_eps, "attn_k_norm")
+    q = be.rope(q, step.positions, config.rope, "rope_q")
+    step.store(be.rope(k, step.key_positions, config.rope, "rope_k"), v)
+    mixed = step.attend(q, (config.n_heads, config.n_kv_heads), config.attention_scale)  # [T, H*E]
     a = be.matmul(mixed, weights.attn_output)  # [T, D]
     step.tap("after_attention", a)
-    x = be.add(x, a)
+    x = be.add(x, a, "attn_residual")
     h = be.rms_norm(x, weights.ffn_norm, config.rms_eps, "ffn_norm")
     g = be.silu_mul(be.matmul(h, weights.ffn_gate), be.matmul(h, weights.ffn_up))  # [T, F]
     m = be.matmul(g, weights.ffn_down)  # [T, D]
     step.tap("after_mlp", m)
-    x = be.add(x, m)
+    x = be.add(x, m, "mlp_residual")
     step.tap("after_layer", x)
     return x
 

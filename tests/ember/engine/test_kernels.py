@@ -58,7 +58,7 @@ def test_element_wise_kernels_equal_the_reference(width: int) -> None:
     np.testing.assert_allclose(
         fast.silu_mul(x.copy(), y), plain.silu_mul(wide, y.astype(np.float64)), rtol=2e-6, atol=1e-12
     )
-    assert np.array_equal(fast.add(x.copy(), y), x + y)
+    assert np.array_equal(fast.add(x.copy(), y, "residual"), x + y)
 
 
 @pytest.mark.parametrize("layout", ["neighbours", "halves"])
@@ -67,9 +67,9 @@ def test_rope_turns_pairs_and_keeps_lengths(layout) -> None:
     rope = Rope(base=10000.0, rotated=8, layout=layout)
     positions = np.array([0, 1, 5, 3000], np.int32)
     x = rng.standard_normal((4, 24)).astype(np.float32)
-    right = ReferenceBackend(None, np.float64).rope(x.astype(np.float64), positions, rope)
+    right = ReferenceBackend(None, np.float64).rope(x.astype(np.float64), positions, rope, "rope_q")
     for backend in (FastBackend(None), ReferenceBackend(None)):
-        found = backend.rope(x.copy(), positions, rope)
+        found = backend.rope(x.copy(), positions, rope, "rope_q")
         np.testing.assert_allclose(found, right, atol=2e-6)
         np.testing.assert_array_equal(found[0], x[0])  # position 0 does not turn
     # by hand: pair 0 turns by one radian per position
