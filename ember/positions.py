@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 from ember.errors import InputError
 
-PositionKind = Literal["last", "index", "from_end", "all", "mean", "span"]
+PositionKind = Literal["last", "index", "from_end", "all", "mean", "span", "generated"]
 SpanPart = Literal["first", "final", "all", "mean"]
-KINDS: Final[tuple[str, ...]] = ("last", "index", "from_end", "all", "mean", "span")
+KINDS: Final[tuple[str, ...]] = ("last", "index", "from_end", "all", "mean", "span", "generated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Position:
 
     kind: PositionKind = "last"
     value: int = 0
-    """For `index` (from 0) and `from_end` (0 is the last token)."""
+    """For `index` (from 0), `from_end` (0 is the last token) and `generated`: a step from 0, or ALL_STEPS."""
     part: SpanPart = "final"
     """For `span`: which of the span's tokens."""
 
@@ -29,13 +29,25 @@ class Position:
         """Whether the selector yields one averaged row."""
         return self.kind == "mean" or (self.kind == "span" and self.part == "mean")
 
+    @property
+    def step(self) -> int | None:
+        """The generated step selected, or ALL_STEPS; None for tokens of the prompt.
+
+        Step s, from 0, is the evaluation fed the generated token s, at position len(prompt) + s.
+        """
+        return self.value if self.kind == "generated" else None
+
 
 def resolve(position: Position, n_tokens: int, span_tokens: tuple[int, int] | None = None) -> tuple[int, ...]:
     """Token indices that `position` selects in a prompt of `n_tokens` tokens.
 
     `span_tokens` is the half-open range of tokens that meet the target span, for `span`.
-    Raises InputError when the position does not exist.
+    Raises InputError when the position does not exist, and for `generated`, which selects none of the prompt's tokens.
     """
+    if position.kind == "generated":
+        raise InputError(
+            "position generated selects steps after the prompt, not tokens of it; use a prompt position here"
+        )
     if position.kind in ("all", "mean"):
         return tuple(range(n_tokens))
     if position.kind == "span":
