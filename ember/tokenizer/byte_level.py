@@ -37,6 +37,11 @@ class ByteLevelBPE:
         rows = [np.array(one.ids, np.int32) for one in encoded]
         return [(ids, self._widths[ids]) for ids in rows]
 
+    def encode_inside(self, text: str) -> Encoded:
+        """See `Encoder.encode_inside`."""
+        (encoded,) = self.encode([text])
+        return encoded
+
     def lacking(self, text: str) -> tuple[int, int] | None:
         """Return the first character, and which byte of it, that no token stands for."""
         data = text.encode()

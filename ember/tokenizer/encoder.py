@@ -20,6 +20,10 @@ class Encoder(Protocol):
         """Return ids and widths; the widths of each text add up to the bytes of its UTF-8."""
         ...
 
+    def encode_inside(self, text: str) -> Encoded:
+        """As `encode`, for a stretch from inside a text: no space is put before it."""
+        ...
+
     def lacking(self, text: str) -> tuple[int, int] | None:
         """Return the first character, and which byte of it, that no token stands for; None if all have one."""
         ...

@@ -58,7 +58,11 @@ class MetaspaceBPE:
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Return ids and widths of each text."""
-        return [self._encode(text) if text else (_NONE, _NONE) for text in texts]
+        return [self._encode(text, prefix=self._prefix) if text else (_NONE, _NONE) for text in texts]
+
+    def encode_inside(self, text: str) -> Encoded:
+        """See `Encoder.encode_inside`."""
+        return self._encode(text, prefix=False)
 
     def lacking(self, text: str) -> tuple[int, int] | None:
         """Return the first character, and which byte of it, that no token stands for."""
@@ -72,11 +76,11 @@ class MetaspaceBPE:
                         return text.index(character), byte
         return None
 
-    def _encode(self, text: str) -> Encoded:
-        escaped = (SPACE if self._prefix else "") + text.replace(" ", SPACE)
+    def _encode(self, text: str, *, prefix: bool) -> Encoded:
+        escaped = (SPACE if prefix else "") + text.replace(" ", SPACE)
         ids = np.fromiter((token for word in self._merger.words(escaped) for token in self._word(word)), np.int32)
         ends = np.cumsum(self._sizes[ids])
-        return ids, np.diff(_text_bytes_before(text, prefix=self._prefix)[ends], prepend=0).astype(np.int32)
+        return ids, np.diff(_text_bytes_before(text, prefix=prefix)[ends], prepend=0).astype(np.int32)
 
     def _word(self, word: str) -> list[int]:
         known = self._known.get(word)

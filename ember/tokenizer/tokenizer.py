@@ -84,6 +84,18 @@ class Tokenizer:
         """Encode many texts at once as `encode` does, giving ids only: one int32 [tokens] for each text."""
         return [ids for ids, _ in self._encode(texts, add_special=add_special, parse_special=parse_special)]
 
+    def encode_fragment(self, text: str, *, parse_special: bool = False) -> list[int]:
+        """Return the ids of a stretch from inside a text: no BOS, and no space before it (`add_space_prefix`).
+
+        Errors as of `encode`.
+        """
+        self._check_texts([text])
+        pieces = (self._parsed if parse_special else self._literal).split(text)
+        begins = [self._encoder.encode_inside(piece) for piece in pieces[:1] if isinstance(piece, str)]
+        others = (piece for piece in pieces[len(begins) :] if isinstance(piece, str))
+        ids, _ = self._join(pieces, iter([*begins, *self._encoder.encode(list(others))]))
+        return [int(token) for token in ids]
+
     def decode(self, ids: ArrayLike, *, whole: bool = False) -> str:
         """Return the text of token ids; bytes that are no UTF-8, as of half a letter, become U+FFFD.
 
