@@ -13,14 +13,20 @@ import yaml
 from pipelines.config.models import RunConfig
 from pipelines.yaml_core import resolve_plain
 
-SECTIONS: Final = ("schema", "tokenizer", "stimuli", "hooks", "generate", "engine")
+SECTIONS: Final = ("schema", "tokenizer", "stimuli", "hooks", "generate", "score", "engine")
 
 
 def resolved(config: RunConfig) -> dict[str, Any]:
     """Return the whole config as plain values, defaults filled in, keys as in YAML."""
     plain: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    del plain["hooks"]["intervene"]  # reserved, always empty
+    hooks = plain["hooks"]
+    plain["hooks"] = {key: [_without_empty(one) for one in entries] for key, entries in hooks.items() if entries}
     return plain
+
+
+def _without_empty(entry: dict[str, Any]) -> dict[str, Any]:
+    """Leave out filters that select everything, and options that are none."""
+    return {key: value for key, value in entry.items() if value != {}}
 
 
 def identity(config: RunConfig) -> dict[str, Any]:
@@ -34,8 +40,19 @@ def identity(config: RunConfig) -> dict[str, Any]:
     found["guard_positions"] = whole["guard"]["positions"]
     for setting in ("file", "allow_leaks"):
         found["stimuli"].pop(setting, None)
+    _forget_places(found["hooks"])
     plain: dict[str, Any] = json.loads(canonical_json(found))
     return plain
+
+
+def _forget_places(hooks: dict[str, Any]) -> None:
+    """Take out where files and runs lie; the plan's hash of all hooks covers what they hold."""
+    for one in hooks.get("intervene", ()):
+        for kind in ("vector", "run"):
+            if kind in one.get("source", {}):
+                one["source"][kind] = True
+    for one in hooks.get("experiment", ()):
+        one["use"] = one["use"].rpartition("/")[2]
 
 
 def canonical_json(value: Any) -> str:

@@ -5,24 +5,14 @@ name, so that a config never means less than it says.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from ember.positions import Position
-from ember.sites import SITES
-from pipelines.config.types import (
-    AddBos,
-    Layers,
-    Memory,
-    NotYet,
-    PositionField,
-    Scheduler,
-    SiteField,
-    UnitRows,
-    Workers,
-)
-from pipelines.settings import InputPath, Listed, Name, Settings, refuse
+from pipelines.config.answers import GenerateConfig, ScoreConfig
+from pipelines.config.hooks import HooksConfig, generated_positions
+from pipelines.config.types import AddBos, Memory, NotYet, Scheduler, UnitRows, Workers
+from pipelines.settings import InputPath, Name, Settings, refuse
 from pipelines.stimuli.config import StimuliConfig
 
 SCHEMA = "ember.pipeline/v1"
@@ -46,65 +36,6 @@ class TokenizerConfig(Settings):
     """Whether spellings of control tokens in prompts become those tokens; false: they are ordinary text."""
     normalize: Literal["none", "nfc"] = "none"
     """`nfc` composes prompts before tokenising; the original text is kept beside it."""
-
-
-class CaptureConfig(Settings):
-    """One hidden state to keep."""
-
-    name: Name = ""
-    """How the capture is called in tables; by default the site's name."""
-    site: SiteField
-    """Where in the model: before_layer, after_attention, after_mlp, after_layer, before_logits or after_logits."""
-    layers: Layers = "all"
-    """`all`, or layers counted from 0; -1 is the last. Not for before_logits and after_logits."""
-    position: PositionField = Field(default=Position(), json_schema_extra={"default": "last"})
-    """`last`, `all`, `mean`, `{index: n}`, `{from_end: n}` (0 is the last token), `span` or
-    `{span: first|final|all|mean}` of the target's tokens."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "name" not in given and isinstance(given.get("site"), str):
-            return {**given, "name": given["site"]}
-        return given
-
-    @model_validator(mode="after")
-    def _fits_site(self) -> Self:
-        if SITES[self.site].per_layer:
-            return self
-        if self.layers != "all":
-            raise refuse(f"site {self.site} is not in a layer: remove `layers`")
-        if self.position != Position():
-            raise refuse(f"site {self.site} exists at the last token only: remove `position` or write `last`")
-        return self
-
-
-def _distinct(captures: tuple[CaptureConfig, ...]) -> tuple[CaptureConfig, ...]:
-    names = [capture.name for capture in captures]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise refuse(f"two captures are called {twice[0]!r}: give each its own `name`")
-    return captures
-
-
-class HooksConfig(Settings):
-    """What is taken out of the model while it runs."""
-
-    capture: Annotated[tuple[CaptureConfig, ...], Listed, AfterValidator(_distinct)] = ()
-    """Hidden states to keep."""
-    intervene: Annotated[tuple[()], NotYet("interventions")] = ()
-    """Reserved: interventions come with a later version."""
-    experiment: Annotated[None, NotYet("experiments")] = None
-    """Reserved: experiments come with a later version."""
-
-
-class GenerateConfig(Settings):
-    """Greedy continuation of every prompt."""
-
-    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Most new tokens a prompt; a stopping token ends it earlier."""
-    temperature: Annotated[None, NotYet("sampling (greedy decoding is what there is)")] = None
-    """Reserved: sampling comes with a later version."""
 
 
 class EngineConfig(Settings):
@@ -175,6 +106,8 @@ class RunConfig(Settings):
     hooks: HooksConfig = HooksConfig()
     generate: GenerateConfig | None = None
     """Omit to extract only."""
+    score: ScoreConfig | None = None
+    """Omit to score nothing."""
     engine: EngineConfig = EngineConfig()
     run: RunSettings = RunSettings()
     output: OutputConfig
@@ -193,6 +126,32 @@ class RunConfig(Settings):
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:
-        if not self.hooks.capture and self.generate is None:
-            raise refuse("nothing to do: give `hooks.capture`, `generate` or both")
+        scores = self.score is not None and self.score.measures
+        if not (self.hooks.capture or self.hooks.experiment or self.generate is not None or scores):
+            raise refuse(
+                "nothing to do: give `hooks.capture`, `hooks.experiment`, `generate`, `score` or several of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _generates_what_it_asks_for(self) -> Self:
+        for key, step in generated_positions(self.hooks):
+            if self.generate is None:
+                raise refuse("found generated without `generate`: nothing follows the prompts; add `generate`", *key)
+            if step >= self.generate.max_tokens - 1:
+                n = self.generate.max_tokens
+                raise refuse(f"found step {step}, but {n} tokens have {n - 1} steps: the last is never fed back", *key)
+        return self
+
+    @model_validator(mode="after")
+    def _scores_what_it_can(self) -> Self:
+        if self.score is None:
+            return self
+        if self.score.normalize and self.generate is None:
+            raise refuse("found score.normalize without `generate`: there is no continuation to compare; remove it")
+        if self.score.continues and self.hooks.experiment:
+            raise refuse(
+                "found `score` beside `hooks.experiment`: the rows of scored texts are not shown to experiments, so "
+                "the scores would be of an untouched model; use `hooks.intervene`, or score in a run of its own"
+            )
         return self

@@ -5,6 +5,7 @@ target's place comes from the template and not from a search.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,8 +42,11 @@ class Filled:
         return [(start, end) for name, start, end in self.spans if name == slot]
 
 
-def parse_template(text: str) -> Template:
-    """Split a template into literals and slots. Raises `settings.refuse`'s error for a bad brace or slot."""
+def parse_template(text: str, known: Sequence[str] | None = SLOTS) -> Template:
+    """Split a template into literals and slots, whose names are among `known`; None: any that is not empty.
+
+    Raises `settings.refuse`'s error for a bad brace or slot.
+    """
     literals, slots = [""], []
     at = 0
     for piece in _PIECE.finditer(text):
@@ -51,19 +55,21 @@ def parse_template(text: str) -> Template:
         if piece[0] in ("{{", "}}"):
             literals[-1] += piece[0][0]
             continue
-        slots.append(_slot(piece, text))
+        slots.append(_slot(piece, text, known))
         literals.append("")
     literals[-1] += text[at:]
     return Template(tuple(literals), tuple(slots))
 
 
-def _slot(piece: re.Match[str], text: str) -> str:
+def _slot(piece: re.Match[str], text: str, known: Sequence[str] | None) -> str:
     name = piece[1]
     if name is None:
         raise refuse(f"found a lone {piece[0]!r} in {text!r}: double it to show a brace")
-    if name not in SLOTS:
-        known = ", ".join(f"{{{slot}}}" for slot in SLOTS)
-        raise refuse(f"found the slot {{{name}}}, expected one of {known}{closest(name, list(SLOTS))}")
+    if known is None and not name.strip():
+        raise refuse(f"found an empty slot in {text!r}: write a name between the braces")
+    if known is not None and name not in known:
+        listed = ", ".join(f"{{{slot}}}" for slot in known)
+        raise refuse(f"found the slot {{{name}}}, expected one of {listed}{closest(name, list(known))}")
     return name
 
 

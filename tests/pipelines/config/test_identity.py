@@ -76,6 +76,7 @@ def test_identity_of_the_minimal_config_is_pinned(load, minimal):
         },
         "hooks": {"capture": [{"name": "after_layer", "site": "after_layer", "layers": "all", "position": "last"}]},
         "generate": None,
+        "score": None,
         "engine": {"route": "auto", "numerics": "f32", "blas_threads": 1},
         "dtype": "float32",
         "guard_positions": 256,

@@ -127,7 +127,6 @@ def test_nothing_is_coerced(problems, minimal):
         ("hooks: {experiment: zero_layer_output, capture: [{site: after_mlp}]}", "hooks.experiment", "experiments"),
         ("hooks: {capture: [{site: after_mlp, position: generated}]}", "hooks.capture.0.position", "generated"),
         ("hooks: {capture: [{site: after_mlp, position: {generated: 1}}]}", "hooks.capture.0.position", "generated"),
-        ("generate: {max_tokens: 2, temperature: 0.7}", "generate.temperature", "sampling"),
         ("model: {path: hf://owner/repo/file.gguf}", "model.path", "hf://"),
         ("output: {dir: x, dtype: float16}", "output.dtype", "half-precision"),
     ],
@@ -159,7 +158,7 @@ def test_captures_have_distinct_names(load, problems, changed):
 
 def test_a_run_that_does_nothing_is_refused(problems, changed):
     assert problems(changed("hooks", "hooks: {}")) == [
-        "x.yaml:1: nothing to do: give `hooks.capture`, `generate` or both"
+        "x.yaml:1: nothing to do: give `hooks.capture`, `generate`, `score` or several of them"
     ]
 
 
