@@ -11,7 +11,7 @@ from ember.validation import rung_of
 from ember.validation.ladder import NONE
 from pipelines import guard
 from pipelines.canonical import plain
-from pipelines.config.types import write_position
+from pipelines.config.selectors import write_position
 from pipelines.errors import RunError
 from pipelines.identity import RunIdentity
 from pipelines.manifest import CaptureRecord, Manifest, Origin, build_manifest, write_manifest

@@ -38,9 +38,12 @@ class Settings(BaseModel):
     )
 
 
-def refuse(message: str) -> PydanticCustomError:
-    """Build an error whose text is `message`, shown to the user as it stands."""
-    return PydanticCustomError("ember", "{message}", {"message": message})
+def refuse(message: str, *at: str | int) -> PydanticCustomError:
+    """Build an error whose text is `message`, shown to the user as it stands.
+
+    `at` is the key that it concerns, from the section that is being checked on.
+    """
+    return PydanticCustomError("ember", "{message}", {"message": message, "at": at})
 
 
 def show(given: Any, source: str | None = None) -> str:

@@ -38,6 +38,7 @@ def _follows(detail: ErrorDetails, others: list[ErrorDetails]) -> bool:
 
 def _problem(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> Problem:
     path = tuple(part for part in detail["loc"] if not (isinstance(part, str) and part.startswith("<")))
+    path += detail.get("ctx", {}).get("at", ())
     if path and path[-1] == "[key]":
         path = path[:-1]
         mark, said = document.key_marks.get(path, document.mark(path)), _bad_name(path[-1])

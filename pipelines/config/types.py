@@ -2,12 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, GetCoreSchemaHandler, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, GetCoreSchemaHandler, PlainValidator, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
-from ember.positions import KINDS, Position, SpanPart
 from ember.sites import SITES, SiteName
 from pipelines.settings import BOOLEAN_WORDS, closest, refuse, show
 
@@ -106,75 +105,7 @@ def _site(given: Any) -> Any:
     raise refuse(f"found {show(given)}, expected one of {', '.join(SITES)}{near}")
 
 
-def _layers(given: Any) -> Any:
-    if given == "all":
-        return given
-    listed = isinstance(given, (list, tuple)) and all(isinstance(n, int) and not isinstance(n, bool) for n in given)
-    if not listed or not given:
-        raise refuse(f"found {show(given)}, expected all or a list of layers such as [0, 5, -1] (-1 is the last)")
-    if len(set(given)) != len(given):
-        raise refuse(f"found {show(given)}: a layer is listed twice")
-    return tuple(given)
-
-
-WORDS: Final[tuple[Literal["last", "all", "mean", "span"], ...]] = ("last", "all", "mean", "span")
-_POSITIONS: Final = "last, all, mean, {index: n}, {from_end: n}, span, or {span: first|final|all|mean}"
-
-
-def parse_position(given: Any) -> Position:
-    """Read a position as it is written in a config: a word, or a mapping with one key."""
-    if isinstance(given, Position):
-        return given
-    for word in WORDS:
-        if given == word:
-            return Position(word)
-    if given == "generated" or (isinstance(given, dict) and "generated" in given):
-        raise refuse(
-            "found generated: states of generated tokens will come with a later version; use a prompt position"
-        )
-    if isinstance(given, dict) and isinstance(given.get("index"), int) and given["index"] < 0:
-        raise refuse(
-            f"found {show(given)}: index counts from 0; to count from the end use from_end (0 is the last token)"
-        )
-    found = _mapped_position(given) if isinstance(given, dict) and len(given) == 1 else None
-    if found is None:
-        near = closest(given, [*KINDS]) if isinstance(given, str) else ""
-        raise refuse(f"found {show(given)}, expected {_POSITIONS}{near}")
-    return found
-
-
-def _mapped_position(given: dict[str, Any]) -> Position | None:
-    ((kind, value),) = given.items()
-    if kind == "span" and value in get_args(SpanPart):
-        return Position("span", part=value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
-        return None
-    return {"index": Position("index", value), "from_end": Position("from_end", value)}.get(kind)
-
-
-def write_position(position: Position) -> Any:
-    """Write a position as a config would: the inverse of `parse_position`."""
-    if position.kind in ("index", "from_end"):
-        return {position.kind: position.value}
-    return {"span": position.part} if position.kind == "span" else position.kind
-
-
 _NATURAL: Final = {"type": "integer", "minimum": 1}
-_INDEX: Final = {"type": "integer", "minimum": 0}
-_POSITION_SCHEMA: Final = {
-    "anyOf": [
-        {"enum": list(WORDS)},
-        {"type": "object", "properties": {"index": _INDEX}, "required": ["index"], "additionalProperties": False},
-        {"type": "object", "properties": {"from_end": _INDEX}, "required": ["from_end"], "additionalProperties": False},
-        {
-            "type": "object",
-            "properties": {"span": {"enum": list(get_args(SpanPart))}},
-            "required": ["span"],
-            "additionalProperties": False,
-        },
-    ]
-}
-
 AddBos = Annotated[Literal["file"] | bool, BeforeValidator(_add_bos)]
 Workers = Annotated[
     Literal["auto"] | int, PlainValidator(_workers), WithJsonSchema({"anyOf": [{"const": "auto"}, _NATURAL]})
@@ -191,12 +122,3 @@ Memory = Annotated[
 ]
 Scheduler = Annotated[str, BeforeValidator(_scheduler)]
 SiteField = Annotated[SiteName, BeforeValidator(_site)]
-Layers = Annotated[
-    Literal["all"] | tuple[int, ...],
-    PlainValidator(_layers),
-    PlainSerializer(lambda layers: layers if layers == "all" else list(layers)),
-    WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer"}, "minItems": 1}]}),
-]
-PositionField = Annotated[
-    Position, PlainValidator(parse_position), PlainSerializer(write_position), WithJsonSchema(_POSITION_SCHEMA)
-]

@@ -123,10 +123,6 @@ def test_nothing_is_coerced(problems, minimal):
 @pytest.mark.parametrize(
     ("line", "key", "named"),
     [
-        ("hooks: {intervene: [{op: zero}], capture: [{site: after_mlp}]}", "hooks.intervene", "interventions"),
-        ("hooks: {experiment: zero_layer_output, capture: [{site: after_mlp}]}", "hooks.experiment", "experiments"),
-        ("hooks: {capture: [{site: after_mlp, position: generated}]}", "hooks.capture.0.position", "generated"),
-        ("hooks: {capture: [{site: after_mlp, position: {generated: 1}}]}", "hooks.capture.0.position", "generated"),
         ("model: {path: hf://owner/repo/file.gguf}", "model.path", "hf://"),
         ("output: {dir: x, dtype: float16}", "output.dtype", "half-precision"),
     ],
@@ -158,7 +154,7 @@ def test_captures_have_distinct_names(load, problems, changed):
 
 def test_a_run_that_does_nothing_is_refused(problems, changed):
     assert problems(changed("hooks", "hooks: {}")) == [
-        "x.yaml:1: nothing to do: give `hooks.capture`, `generate`, `score` or several of them"
+        "x.yaml:1: nothing to do: give `hooks.capture`, `hooks.experiment`, `generate`, `score` or several of them"
     ]
 
 
