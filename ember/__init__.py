@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ember.capture import Captures as Captures
     from ember.errors import EmberError as EmberError
-    from ember.model import Generation as Generation
+    from ember.generate import Generation as Generation
     from ember.model import Model as Model
     from ember.model import open_model as open
     from ember.tokenizer import Encoding as Encoding
@@ -36,7 +36,7 @@ _HOME: Final = {
     "Captures": "ember.capture:Captures",
     "EmberError": "ember.errors:EmberError",
     "Encoding": "ember.tokenizer:Encoding",
-    "Generation": "ember.model:Generation",
+    "Generation": "ember.generate:Generation",
     "Model": "ember.model:Model",
     "Tokenizer": "ember.tokenizer:Tokenizer",
     "load_tokenizer": "ember.tokenizer:load_tokenizer",

@@ -2,8 +2,8 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from ember.errors import InputError
 from ember.positions import KINDS, Position, resolve
 from ember.sites import NO_LAYER, SITES
-from ember.work import CaptureWork, Floats, Tokens
+from ember.work import CaptureWork, Floats, InterventionWork, Observe, Operation, Tokens
 
+OPERATIONS: Final = get_args(Operation)
 ROW_DTYPE: Final = np.dtype([("prompt", np.int64), ("position", np.int32), ("token_id", np.int32)])
 
 
@@ -81,7 +82,11 @@ def check_position(position: str | int | Position) -> Position:
 
 
 def capture_works(
-    sites: list[str], layers: tuple[int, ...], position: Position, prompts: Sequence[Tokens]
+    sites: list[str],
+    layers: tuple[int, ...],
+    position: Position,
+    prompts: Sequence[Tokens],
+    observe: Observe = "after",
 ) -> tuple[CaptureWork, ...]:
     """Return the engine's form of a request for all prompts. Raises InputError where a prompt has no such position."""
     positions = []
@@ -92,9 +97,43 @@ def capture_works(
             raise InputError(f"prompt {index}: {error}") from None
     ascending = tuple(sorted(layers))
     return tuple(
-        CaptureWork(site, ascending if SITES[site].per_layer else (NO_LAYER,), tuple(positions), position.pooled)
+        CaptureWork(
+            site, ascending if SITES[site].per_layer else (NO_LAYER,), tuple(positions), position.pooled, observe
+        )
         for site in sites
     )
+
+
+def check_observe(observe: str | None, *, changed: bool) -> Observe:
+    """Return the side of what acts that is captured. Raises InputError where it must be said and is not."""
+    if observe not in ("before", "after", None):
+        raise InputError(f"observe {observe!r}: expected 'before' or 'after'")
+    if observe is None and changed:
+        raise InputError(
+            "captures next to an intervention or an experiment that changes values are ambiguous: "
+            "give observe='before' or observe='after' (of what acts at the captured site)"
+        )
+    return "after" if observe in (None, "after") else "before"
+
+
+def check_interventions(
+    interventions: Sequence[InterventionWork], n_prompts: int, n_layers: int
+) -> tuple[InterventionWork, ...]:
+    """Return the interventions. Raises InputError where sites, layers, prompts or sources do not fit."""
+    for number, one in enumerate(interventions):
+        where = f"intervention {number} ({one.operation} at {one.site}): "
+        if one.operation not in OPERATIONS:
+            raise InputError(where + f"expected one of {', '.join(OPERATIONS)}")
+        check_sites(one.site)
+        wanted = range(n_layers) if SITES[one.site].per_layer else (NO_LAYER,)
+        if not one.layers or any(layer not in wanted for layer in one.layers):
+            raise InputError(where + f"layers {list(one.layers)} do not exist; expected some of {wanted}")
+        if len(one.positions) != n_prompts:
+            raise InputError(where + f"positions of {len(one.positions)} prompts, expected those of {n_prompts}")
+        sources = sum(source is not None for source in (one.vector, one.rows, one.capture))
+        if sources != (0 if one.operation in ("zero", "scale") else 1):
+            raise InputError(where + f"found {sources} sources, expected one for all operations but zero and scale")
+    return tuple(interventions)
 
 
 def row_records(work: CaptureWork, prompts: Sequence[Tokens]) -> NDArray[Any]:
@@ -107,4 +146,14 @@ def row_records(work: CaptureWork, prompts: Sequence[Tokens]) -> NDArray[Any]:
 
 def select(work: CaptureWork, chosen: Sequence[int]) -> CaptureWork:
     """Return the same capture for some of the prompts, in the order of `chosen`."""
-    return CaptureWork(work.site, work.layers, tuple(work.positions[i] for i in chosen), work.pooled)
+    return replace(work, positions=tuple(work.positions[i] for i in chosen))
+
+
+def select_acting(work: InterventionWork, chosen: Sequence[int]) -> InterventionWork:
+    """Return the same intervention for some of the prompts, in the order of `chosen`."""
+    rows = work.rows
+    if rows is not None:
+        starts = np.concatenate([[0], np.cumsum([len(at) for at in work.positions])])
+        rows = rows[:, np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen])]
+    steps = tuple(work.steps[i] for i in chosen) if work.steps else ()
+    return replace(work, positions=tuple(work.positions[i] for i in chosen), steps=steps, rows=rows)

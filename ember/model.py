@@ -1,7 +1,6 @@
 """A model opened for looking inside: the Python front door of the instrument."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from typing import Any, Final, Literal
@@ -15,36 +14,30 @@ from ember import numerics
 from ember.assets_path import resolve_model
 from ember.capture import Captures
 from ember.card import BoundModel
+from ember.engine.choosing import Listener
 from ember.engine.invariance import rows_keep_bits
 from ember.engine.runner import run_unit
 from ember.engine.session import Session
+from ember.engine.stage import least_private
 from ember.errors import InputError, ModelError, NumericsError
+from ember.generate import Generation, OnToken, TextStream, check_stop, sampling_of
 from ember.gguf import GGUFFile, open_gguf
+from ember.hooks import Experiment, ModelContext, ModelFamily, TracingState
+from ember.hooks.binding import Given, bind_experiments
+from ember.hooks.runner import Runner
 from ember.models import bind_model
 from ember.positions import Position
 from ember.provenance import tensor_contract
 from ember.resources import find_resources
 from ember.tokenizer import Tokenizer, load_tokenizer
 from ember.units import cut_units, plan_order
-from ember.work import CaptureWork, Floats, NonFinite, Tokens, UnitResult, UnitWork
+from ember.work import CaptureWork, Floats, InterventionWork, NonFinite, Tokens, UnitResult, UnitWork
 
 UNIT_ROWS: Final = 4096
 RESIDENT_SHARE: Final = 0.25
 """Part of the free memory that decoded weights may take when no budget is given."""
 
 Route = Literal["auto", "reference", "fast"]
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """A greedy continuation."""
-
-    token_ids: list[int]
-    """New tokens only; a stopping token is the last of them."""
-    text: str
-    """The new tokens as text, without the stopping token."""
-    stopped: str
-    """`stop`: the model ended it; `length`: max_tokens was reached."""
 
 
 class Model:
@@ -91,19 +84,29 @@ class Model:
         site: str | Sequence[str] = "after_layer",
         layers: str | Sequence[int] = "all",
         position: str | int | Position = "last",
+        experiments: Sequence[Given] = (),
+        observe: str | None = None,
+        interventions: Sequence[InterventionWork] = (),
     ) -> Captures:
         """Hidden states of prompts (texts, or token ids taken as they are) at sites, layers and positions.
 
         Arrays are float32 [rows, layers, hidden], one row a prompt for a single position; [rows, hidden] for
-        before_logits and [rows, vocab] for after_logits. Layers are in the order given. Raises InputError for what does
-        not exist and NumericsError where a value is not finite.
+        before_logits and [rows, vocab] for after_logits. Layers are in the order given. `experiments` are instances for
+        a single prompt, else classes or factories, called once a prompt. With interventions, or experiments that change
+        values, `observe` must say whether the captured rows are those `before` or `after` what acts at their own site.
+        Raises InputError for what does not exist, ExperimentFailure where a hook raised and NumericsError where a value
+        is not finite.
         """
         ids = self._ids(prompts, tokens)
         sites = requests.check_sites(site)
         chosen = requests.check_layers(layers, self.n_layers, sites)
         selector = requests.check_position(position)
-        works = requests.capture_works(sites, chosen, selector, ids)
-        gathered = self._run_all(ids, works)
+        bound = bind_experiments(experiments, len(ids))
+        acting = requests.check_interventions(interventions, len(ids), self.n_layers)
+        changed = bool(acting) or any(one.mutates for mine in bound for one in mine)
+        side = requests.check_observe(observe, changed=changed)
+        works = requests.capture_works(sites, chosen, selector, ids, side)
+        gathered = self._run_all(ids, works, acting, bound)
         order = np.argsort(np.argsort(chosen))
         arrays = {
             work.site: _arrange(rows, None if work.layers == (-1,) else order)
@@ -123,24 +126,82 @@ class Model:
         tokens: Sequence[int] | None = None,
         max_tokens: int = 16,
         stop_at_eos: bool = True,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        experiments: Sequence[Given] = (),
+        interventions: Sequence[InterventionWork] = (),
+        on_token: OnToken | None = None,
     ) -> Generation:
-        """Continue one prompt greedily by at most `max_tokens` tokens, to the end-of-text token if `stop_at_eos`."""
+        """Continue one prompt by at most `max_tokens` tokens, to the end-of-text token if `stop_at_eos`.
+
+        Temperature 0 is greedy; else tokens are drawn from random numbers that `seed` decides (one is drawn and
+        reported where none is given). `stop` texts end the continuation and are no part of its text. `on_token` is told
+        each token and the text that became complete. Raises ExperimentFailure where a hook raised, NumericsError where
+        a value is not finite, InputError for what cannot be served.
+        """
         ids = self._ids(None if prompt is None else [prompt], None if tokens is None else [tokens])
         if isinstance(max_tokens, bool) or max_tokens < 1:
             raise InputError(f"max_tokens {max_tokens!r}: expected an integer of at least 1")
         self._check_context(ids, max_tokens)
-        stop = self.tokenizer.stop_ids if stop_at_eos else ()
-        result = self.run_unit(UnitWork(tuple(ids), max_tokens=max_tokens, stop_ids=stop))
-        if result.failures:
-            raise _not_finite(0, result.failures[0])
-        produced = result.produced[0]
-        shown = [token for token in produced.token_ids if token not in stop]
-        return Generation(list(produced.token_ids), self.tokenizer.decode(shown), produced.stopped)
+        sampling = sampling_of(temperature, top_k, top_p, seed, [""])
+        acting = requests.check_interventions(interventions, 1, self.n_layers)
+        stop_ids = self.tokenizer.stop_ids if stop_at_eos else ()
+        stream = TextStream(self.tokenizer, check_stop(stop), stop_ids, on_token)
+        work = UnitWork(tuple(ids), max_tokens=max_tokens, stop_ids=stop_ids, interventions=acting, sampling=sampling)
+        result = self._run_whole(work, bind_experiments(experiments, 1), stream.take)
+        made = result.produced[0]
+        findings = [(name, found) for _, name, found in result.findings]
+        return Generation(
+            list(made.token_ids), stream.finish(), made.stopped, sampling.seed if sampling else None, findings
+        )
 
-    def run_unit(self, work: UnitWork) -> UnitResult:
-        """Run one unit as it is: the worker's entrance. Token ids and positions have been checked by the plan."""
+    def run_unit(
+        self,
+        work: UnitWork,
+        experiments: Sequence[Sequence[Experiment]] = (),
+        listener: Listener | None = None,
+    ) -> UnitResult:
+        """Run one unit as it is: the worker's entrance. Token ids and positions have been checked by the plan.
+
+        `experiments` are those of each prompt; `listener` is told every new token and may end a prompt. Prompts that
+        failed are named in the result.
+        """
         with self._session.limits():
-            return run_unit(self._bound, self._session.backend, work)
+            return run_unit(self._bound, self._session.backend, work, self._runners(experiments), listener)
+
+    def _run_whole(
+        self,
+        work: UnitWork,
+        experiments: Sequence[Sequence[Experiment]] = (),
+        listener: Listener | None = None,
+        names: Sequence[int] = (0,),
+    ) -> UnitResult:
+        """Run one unit; raises for the first prompt that failed, by its number in `names`."""
+        runners = self._runners(experiments)
+        with self._session.limits():
+            result = run_unit(self._bound, self._session.backend, work, runners, listener)
+        for prompt in sorted(result.hook_failures):
+            failure = runners[prompt].failure
+            assert failure is not None, "the result names it"
+            raise failure from failure.__cause__
+        for prompt, why in sorted(result.failures.items()):
+            raise _not_finite(names[prompt], why)
+        return result
+
+    def _runners(self, experiments: Sequence[Sequence[Experiment]]) -> dict[int, Runner]:
+        return {
+            prompt: Runner(mine, self.context, TracingState.DISABLED) for prompt, mine in enumerate(experiments) if mine
+        }
+
+    @cached_property
+    def context(self) -> ModelContext:
+        """What experiments are told about this model."""
+        card = self.card
+        family = ModelFamily(card.architecture)
+        return ModelContext(family, card.name, card.architecture, card.n_layers, card.hidden_size)
 
     @cached_property
     def keeps_bits(self) -> bool:
@@ -199,25 +260,35 @@ class Model:
                     "nothing is truncated: shorten the prompt"
                 )
 
-    def _run_all(self, ids: list[Tokens], works: tuple[CaptureWork, ...]) -> list[Floats]:
+    def _run_all(
+        self,
+        ids: list[Tokens],
+        works: tuple[CaptureWork, ...],
+        acting: tuple[InterventionWork, ...],
+        experiments: list[tuple[Experiment, ...]],
+    ) -> list[Floats]:
         """Run all prompts in units; per capture, rows [layers, rows, width] in the caller's order."""
         order = plan_order(ids)
-        ordered = [ids[i] for i in order]
         counts = [1 if works[0].pooled else len(at) for at in works[0].positions]
         starts = np.concatenate([[0], np.cumsum(counts)])
         out: list[Floats | None] = [None] * len(works)
-        for first, end in cut_units(ordered, UNIT_ROWS):
+        whole = UnitWork(tuple(ids), interventions=acting)
+        private = least_private(whole, [bool(experiments)] * len(ids))
+        ordered_private = None if private is None else [private[i] for i in order]
+        for first, end in cut_units([ids[i] for i in order], UNIT_ROWS, ordered_private):
             chosen = order[first:end]
-            unit = UnitWork(tuple(ids[i] for i in chosen), tuple(requests.select(w, chosen) for w in works))
-            result = self.run_unit(unit)
-            for prompt, why in result.failures.items():
-                raise _not_finite(chosen[prompt], why)
+            unit = UnitWork(
+                tuple(ids[i] for i in chosen),
+                tuple(requests.select(w, chosen) for w in works),
+                interventions=tuple(requests.select_acting(w, chosen) for w in acting),
+            )
+            result = self._run_whole(unit, [experiments[i] for i in chosen] if experiments else (), names=chosen)
             places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen])
             for w, rows in enumerate(result.captures):
-                whole = out[w]
-                if whole is None:
-                    whole = out[w] = np.empty((rows.shape[0], int(starts[-1]), rows.shape[2]), np.float32)
-                whole[:, places] = rows
+                gathered = out[w]
+                if gathered is None:
+                    gathered = out[w] = np.empty((rows.shape[0], int(starts[-1]), rows.shape[2]), np.float32)
+                gathered[:, places] = rows
         return [rows for rows in out if rows is not None]
 
     def _provenance(self, works: tuple[CaptureWork, ...], position: Position) -> dict[str, Any]:

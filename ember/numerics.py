@@ -9,7 +9,7 @@ import threadpoolctl
 
 from ember.numba_support import versions as kernel_versions
 
-NUMERICS_VERSION: Final = 1
+NUMERICS_VERSION: Final = 2
 """Changes whenever the same input would give other bits."""
 FEATURES: Final = ("avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "asimd", "sve")
 

@@ -26,7 +26,19 @@ class PrefixTree:
     rows: NDArray[np.int32]
     """Flat list of row indices, prompt after prompt; `row_of` reads it."""
     starts: NDArray[np.int64]
-    """[prompts + 1] where each prompt's rows start in `rows`."""
+    """[paths + 1] where each path's rows start in `rows`: first the prompts, then continuations."""
+    bases: NDArray[np.int32]
+    """[paths] the prompt that each path is, or continues."""
+
+    @property
+    def n_prompts(self) -> int:
+        """Paths that are prompts; continuations follow them."""
+        return int(self.bases.max(initial=-1)) + 1
+
+    @property
+    def ends(self) -> NDArray[np.int32]:
+        """[prompts] row of each prompt's last token."""
+        return self.rows[self.starts[1 : self.n_prompts + 1] - 1]
 
     def row_of(self, prompt: int, position: int) -> int:
         """Row that holds `position` of `prompt`."""
@@ -39,23 +51,36 @@ class PrefixTree:
         return where
 
     def path(self, prompt: int) -> NDArray[np.int32]:
-        """All rows of a prompt, in position order."""
+        """All rows of a prompt or continuation, in position order."""
         return self.rows[self.starts[prompt] : self.starts[prompt + 1]]
 
 
-def build_tree(prompts: Sequence[Tokens]) -> PrefixTree:
-    """Merge equal prefixes (same ids at the same positions) of `prompts`."""
-    known: dict[tuple[int, int], int] = {}
+def build_tree(
+    prompts: Sequence[Tokens],
+    private_from: Sequence[int] | None = None,
+    continuations: Sequence[tuple[int, Sequence[int]]] = (),
+) -> PrefixTree:
+    """Merge equal prefixes (same ids at the same positions) of `prompts`.
+
+    Rows of a prompt from position `private_from[prompt]` on are its own, whatever others have there. A continuation
+    (prompt, tokens) adds rows for all its tokens but the last; it shares them with its prompt's others only.
+    """
+    known: dict[tuple[int, int, int], int] = {}
     tokens: list[int] = []
     positions: list[int] = []
     owners: list[int] = []
     rows: list[int] = []
     starts = [0]
-    for owner, prompt in enumerate(prompts):
+    limits = [len(prompt) for prompt in prompts] if private_from is None else [*private_from]
+    paths = [(base, prompt.tolist(), limits[base]) for base, prompt in enumerate(prompts)]
+    for base, more in continuations:
+        limit = min(limits[base], len(prompts[base]))
+        paths.append((base, prompts[base].tolist() + list(more[:-1]), limit))
+    for owner, (base, path, limit) in enumerate(paths):
         row = -1
-        for position, token in enumerate(prompt.tolist()):
+        for position, token in enumerate(path):
             parent = row
-            row = known.setdefault((parent, token), len(tokens))
+            row = known.setdefault((parent, token, -1 if position < limit else base), len(tokens))
             if row == len(tokens):
                 tokens.append(token)
                 positions.append(position)
@@ -69,6 +94,7 @@ def build_tree(prompts: Sequence[Tokens]) -> PrefixTree:
         np.array(owners, as_int),
         np.array(rows, as_int),
         np.array(starts, np.int64),
+        np.array([base for base, _, _ in paths], as_int),
     )
 
 
@@ -84,19 +110,29 @@ def shared_prefix(a: Tokens, b: Tokens) -> int:
     return int(differs[0]) if len(differs) else n
 
 
-def cut_units(prompts: Sequence[Tokens], unit_rows: int) -> list[tuple[int, int]]:
+def cut_units(
+    prompts: Sequence[Tokens],
+    unit_rows: int,
+    private_from: Sequence[int] | None = None,
+    extra_rows: Sequence[int] | None = None,
+) -> list[tuple[int, int]]:
     """Half-open ranges of consecutive prompts, each of at most `unit_rows` rows after sharing.
 
-    `prompts` are in plan order. A prompt longer than a unit stands alone.
+    `prompts` are in plan order. A prompt longer than a unit stands alone. `private_from` is that of `build_tree`;
+    `extra_rows` counts what each prompt's continuations add.
     """
     units: list[tuple[int, int]] = []
-    start = rows = 0
+    start = rows = common = 0  # `common`: leading tokens of the prompt before that others may share
     for i, prompt in enumerate(prompts):
-        fresh = len(prompt) - (shared_prefix(prompts[i - 1], prompt) if i > start else 0)
+        limit = len(prompt) if private_from is None else min(private_from[i], len(prompt))
+        extra = 0 if extra_rows is None else extra_rows[i]
+        there = min(shared_prefix(prompts[i - 1], prompt), common) if i > start else 0
+        fresh = len(prompt) - min(there, limit) + extra
         if i > start and rows + fresh > unit_rows:
             units.append((start, i))
-            start, rows, fresh = i, 0, len(prompt)
+            start, rows, there, fresh = i, 0, 0, len(prompt) + extra
         rows += fresh
+        common = max(there, limit)
     if prompts:
         units.append((start, len(prompts)))
     return units

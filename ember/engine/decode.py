@@ -1,9 +1,7 @@
-"""Greedy decoding in lockstep: one token of every living sequence an evaluation; finished sequences leave.
+"""Decoding in lockstep: one token of every living sequence an evaluation; finished sequences leave.
 
 Which kernels run is fixed by the route, never by how many sequences are alive.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,25 +9,18 @@ from numpy.typing import NDArray
 from ember.card import BoundModel
 from ember.engine.backend import Backend
 from ember.engine.cache import KVCache, KVShape, Slots
-from ember.engine.head import Greedy, scan
-from ember.work import Floats, Produced
-
-Index = NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class Sequence:
-    """A sequence while it grows."""
-
-    token_ids: list[int]
-    stopped: str = ""
+from ember.engine.choosing import Choosing, Continuations
+from ember.engine.head import Rows, Scan
+from ember.engine.stage import Stage
+from ember.sites import NO_LAYER
+from ember.work import Floats, NonFinite
 
 
 class DecodeStep:
     """A `Step` for one token of every living sequence."""
 
-    def __init__(self, be: Backend, cache: KVCache, alive: Index, side: Floats | None) -> None:
-        self._be, self._cache, self._alive = be, cache, alive
+    def __init__(self, be: Backend, cache: KVCache, stage: Stage, alive: Rows, side: Floats | None) -> None:
+        self._be, self._cache, self._stage, self._alive = be, cache, stage, alive
         self._slots: dict[KVShape, Slots] = {}
         self._side = side
         self._positions = cache.cursors[alive].astype(np.int32)
@@ -46,7 +37,8 @@ class DecodeStep:
         return self._positions
 
     def tap(self, site: str, a: Floats) -> None:
-        """See `Step.tap`; nothing is captured while decoding."""
+        """See `Step.tap`."""
+        self._stage.show_step(site, self.layer, a)
 
     def prune(self, x: Floats, h: Floats) -> tuple[Floats, Floats]:
         """See `Step.prune`; every row is needed."""
@@ -72,51 +64,84 @@ class DecodeStep:
         return np.ascontiguousarray(self._side[:, self.layer])
 
 
-def evaluate(model: BoundModel, be: Backend, cache: KVCache, alive: Index, tokens: NDArray[np.int32]) -> Floats:
-    """Feed one token to every living sequence; returns hidden states after the final norm, [S, D]."""
-    positions = cache.cursors[alive].astype(np.int32)
-    x = model.family.embed(be, model.config, model.weights, tokens, positions)  # [S, D]
-    step = DecodeStep(be, cache, alive, model.family.side_inputs(be, model.config, model.weights, tokens, x))
-    for layer, weights in enumerate(model.weights.layers):
-        step.layer = layer
-        x = model.family.layer(be, model.config, weights, layer, x, step)
-    cache.advance(alive, 1)
-    h: Floats = model.family.final_norm(be, model.config, model.weights, x)
-    return h
+class Decode:
+    """Continues the prompts of a unit, one token of every living sequence an evaluation."""
+
+    def __init__(self, model: BoundModel, be: Backend, cache: KVCache, stage: Stage, choosing: Choosing) -> None:
+        self._model, self._be, self._cache, self._stage, self._choosing = model, be, cache, stage, choosing
+        self.failures: dict[int, NonFinite] = {}
+        self._evaluations = 0
+
+    def run(self, alive: Rows, chosen: Rows, continuations: Continuations) -> None:
+        """Continue the sequences `alive` from the tokens `chosen` after their prompts."""
+        # a prompt whose experiment failed goes on as inert rows: the others keep their company, and so their bits
+        inert = self._stage.drop_failed()
+        while True:
+            going = [
+                s in inert or continuations.take(s, token)
+                for s, token in zip(alive.tolist(), chosen.tolist(), strict=True)
+            ]
+            self._complete(alive[~np.array(going, np.bool_)], continuations)
+            alive, chosen = alive[going], chosen[going]
+            if not set(alive.tolist()) - inert:
+                return
+            alive, chosen = self._evaluate(alive, chosen.astype(np.int32))
+            inert |= self._stage.drop_failed() & set(alive.tolist())
+
+    def _complete(self, ended: Rows, continuations: Continuations) -> None:
+        for sequence in ended.tolist():
+            self._stage.complete(sequence, continuations.count(sequence))
+
+    def _evaluate(self, alive: Rows, tokens: NDArray[np.int32]) -> tuple[Rows, Rows]:
+        """Feed one token to every living sequence; returns those that go on and their next tokens."""
+        model, stage = self._model, self._stage
+        stage.begin_step(self._evaluations, alive, self._cache.cursors[alive])
+        self._evaluations += 1
+        h = self._hidden(alive, tokens)  # [S, D]
+        stage.show_step("before_logits", NO_LAYER, h)
+        chooser = self._choosing.chooser(alive)
+        scan = Scan(model, self._be, whole=stage.changes_logits or self._choosing.needs_whole_rows)
+        everywhere = np.arange(len(alive))
+        scan.add(everywhere, StepLogits(stage))
+        scan.add(everywhere, chooser)
+        scan.run(h)
+        for sequence in alive[chooser.broken].tolist():
+            self._fail(sequence, NonFinite(NO_LAYER, "after_logits"))
+        whole = ~np.isin(alive, list(self.failures))
+        return alive[whole], chooser.ids[whole]
+
+    def _hidden(self, alive: Rows, tokens: NDArray[np.int32]) -> Floats:
+        model, be = self._model, self._be
+        positions = self._cache.cursors[alive].astype(np.int32)
+        x = model.family.embed(be, model.config, model.weights, tokens, positions)  # [S, D]
+        side = model.family.side_inputs(be, model.config, model.weights, tokens, x)
+        step = DecodeStep(be, self._cache, self._stage, alive, side)
+        for layer, weights in enumerate(model.weights.layers):
+            step.layer = layer
+            x = model.family.layer(be, model.config, weights, layer, x, step)
+            self._check(x, alive, layer)
+        self._cache.advance(alive, 1)
+        h: Floats = model.family.final_norm(be, model.config, model.weights, x)
+        return h
+
+    def _check(self, x: Floats, alive: Rows, layer: int) -> None:
+        flat = x.reshape(-1)
+        if not np.isfinite(np.dot(flat, flat)):
+            for sequence in alive[~np.isfinite(x).all(axis=1)].tolist():
+                self._fail(sequence, NonFinite(layer, "after_layer"))
+
+    def _fail(self, sequence: int, why: NonFinite) -> None:
+        self.failures.setdefault(sequence, why)
+        self._stage.runners.pop(sequence, None)
 
 
-def decode(
-    model: BoundModel, be: Backend, cache: KVCache, first: Greedy, max_tokens: int, stop_ids: tuple[int, ...]
-) -> tuple[list[Produced], list[int]]:
-    """Continue every sequence from the choice `first` made after its prompt.
+class StepLogits:
+    """Shows the logits of generated tokens to the stage (see `ember.engine.head.Consumer`)."""
 
-    Returns the continuations and the sequences whose logits were not finite.
-    """
-    sequences = [Sequence([]) for _ in first.ids]
-    broken = np.flatnonzero(first.broken).tolist()
-    alive = np.flatnonzero(~first.broken)
-    chosen = first.ids[alive]
-    while len(alive):
-        alive, chosen = _take(sequences, alive, chosen, max_tokens, stop_ids)
-        if not len(alive):
-            break
-        greedy = Greedy(len(alive))
-        scan(model, be, evaluate(model, be, cache, alive, chosen.astype(np.int32)), [greedy])
-        broken += alive[greedy.broken].tolist()
-        alive, chosen = alive[~greedy.broken], greedy.ids[~greedy.broken]
-    return [Produced(tuple(s.token_ids), s.stopped) for s in sequences], broken
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
 
-
-def _take(
-    sequences: list[Sequence], alive: Index, chosen: Index, max_tokens: int, stop_ids: tuple[int, ...]
-) -> tuple[Index, Index]:
-    going = np.ones(len(alive), np.bool_)
-    for i, (s, token) in enumerate(zip(alive.tolist(), chosen.tolist(), strict=True)):
-        sequence = sequences[s]
-        sequence.token_ids.append(token)
-        if token in stop_ids:
-            sequence.stopped = "stop"
-        elif len(sequence.token_ids) == max_tokens:
-            sequence.stopped = "length"
-        going[i] = not sequence.stopped
-    return alive[going], chosen[going]
+    def take(self, rows: Rows, start: int, scores: Floats) -> None:
+        """See `Consumer.take`."""
+        columns = slice(start, start + scores.shape[1])
+        self._stage.show_step("after_logits", NO_LAYER, scores, slice(int(rows[0]), int(rows[-1]) + 1), columns)

@@ -14,7 +14,7 @@ from ember.card import BoundModel
 from ember.engine.attention import Index, TileGroup, plan_tiles
 from ember.engine.backend import Backend
 from ember.engine.cache import KVCache
-from ember.engine.sinks import Sink
+from ember.engine.stage import Stage
 from ember.sites import NO_LAYER
 from ember.units import PrefixTree
 from ember.work import Floats, NonFinite
@@ -43,10 +43,8 @@ class ChunkRows:
 class Prefill:
     """One evaluation of all prompts of a unit."""
 
-    def __init__(
-        self, model: BoundModel, be: Backend, tree: PrefixTree, sinks: list[Sink], kept: Index, depth: int
-    ) -> None:
-        self.model, self.be, self.tree, self.sinks = model, be, tree, sinks
+    def __init__(self, model: BoundModel, be: Backend, tree: PrefixTree, stage: Stage, kept: Index, depth: int) -> None:
+        self.model, self.be, self.tree, self.stage = model, be, tree, stage
         self.kept = kept
         """Rows that somebody needs from layer `depth - 1`, ascending."""
         self.depth = depth
@@ -56,10 +54,11 @@ class Prefill:
         self._sources: frozenset[int] = model.family.shared_sources(model.config)
         self._stored: dict[int, tuple[Floats, Floats]] = {}
         self.side_inputs: Floats | None = None
-        self._chunks = [self._chunk(start) for start in range(0, len(tree.tokens), CHUNK_ROWS)]
+        size = len(tree.tokens) if stage.needs_whole_layers else CHUNK_ROWS
+        self._chunks = [self._chunk(start, start + size) for start in range(0, len(tree.tokens), size)]
 
-    def _chunk(self, start: int) -> tuple[ChunkRows, ChunkRows]:
-        stop = min(start + CHUNK_ROWS, len(self.tree.tokens))
+    def _chunk(self, start: int, stop: int) -> tuple[ChunkRows, ChunkRows]:
+        stop = min(stop, len(self.tree.tokens))
         kept = self.kept[(self.kept >= start) & (self.kept < stop)]
         return ChunkRows(self.tree, np.arange(start, stop, dtype=np.int32)), ChunkRows(self.tree, kept)
 
@@ -97,19 +96,14 @@ class Prefill:
 
     def _tap_input(self, x: Floats) -> None:
         # a capture of before_layer in the first layer that is not run needs no layer
-        if self.depth < self.model.card.n_layers and any(s.wants("before_layer", self.depth) for s in self.sinks):
-            self._show("before_layer", self.depth, x, self.tree.places(self.kept))
-
-    def _show(self, site: str, layer: int, a: Floats, where: NDArray[np.int32]) -> None:
-        for sink in self.sinks:
-            if sink.wants(site, layer):
-                sink.put(layer, a, where)
+        if self.depth < self.model.card.n_layers and self.stage.wants("before_layer", self.depth):
+            self.stage.show("before_layer", self.depth, x, self.tree.places(self.kept))
 
     def _fill(self, cache: KVCache, layer: int) -> None:
         if layer not in self._owners:
             return
         keys, values = self.stored(layer)
-        for prompt in range(len(self.tree.starts) - 1):
+        for prompt in range(self.tree.n_prompts):
             path = self.tree.path(prompt)
             cache.store(layer, prompt, 0, keys[path], values[path])
 
@@ -137,9 +131,10 @@ class Prefill:
         if np.isfinite(np.dot(flat, flat)):
             return
         broken = rows[~np.isfinite(x).all(axis=1)]
-        for prompt in range(len(self.tree.starts) - 1):
-            if np.isin(self.tree.path(prompt), broken).any():
+        for path, prompt in enumerate(self.tree.bases.tolist()):
+            if np.isin(self.tree.path(path), broken).any():
                 self.failures.setdefault(prompt, at)
+                self.stage.runners.pop(prompt, None)
         x[~np.isfinite(x).all(axis=1)] = 0
 
 
@@ -162,7 +157,7 @@ class PrefillStep:
 
     def tap(self, site: str, a: Floats) -> None:
         """See `Step.tap`."""
-        self._run._show(site, self._layer, a, self._now.where)
+        self._run.stage.show(site, self._layer, a, self._now.where)
 
     def prune(self, x: Floats, h: Floats) -> tuple[Floats, Floats]:
         """See `Step.prune`."""

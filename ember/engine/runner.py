@@ -1,5 +1,6 @@
-"""Running a unit: from prompts and captures to rows and continuations."""
+"""Running a unit: from prompts and captures to rows, continuations and scores."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,13 +9,31 @@ from ember.card import BoundModel
 from ember.engine.attention import Index
 from ember.engine.backend import Backend
 from ember.engine.cache import KVCache
-from ember.engine.decode import decode
-from ember.engine.head import Greedy, Likelihood, LogitsSink, scan
+from ember.engine.choosing import Choosing, Continuations, Listener
+from ember.engine.decode import Decode
+from ember.engine.head import Chooser, Likelihood, Ranked, Rows, Scan, Top
 from ember.engine.prefill import Prefill
-from ember.engine.sinks import Sink
-from ember.sites import SITES
+from ember.engine.sinks import Sink, StepSink
+from ember.engine.stage import Stage, least_private
+from ember.hooks.runner import Runner
+from ember.sites import NO_LAYER, SITES
 from ember.units import PrefixTree, build_tree
-from ember.work import Floats, NonFinite, Produced, UnitResult, UnitWork
+from ember.work import Floats, NonFinite, Score, UnitResult, UnitWork
+
+
+def run_unit(
+    model: BoundModel,
+    be: Backend,
+    work: UnitWork,
+    runners: Mapping[int, Runner] | None = None,
+    listener: Listener | None = None,
+) -> UnitResult:
+    """Run all prompts of `work` and return what it asks for; `runners` hold the experiments of some prompts.
+
+    Values that are not finite are looked for after every layer and reported; NumPy need not warn of them.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return UnitRun(model, be, work, {} if runners is None else runners).run(listener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,60 +45,170 @@ class GuardRows:
     prompts: Index
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """Which rows somebody needs, and from which depth."""
+@dataclass(slots=True)
+class HeadResult:
+    """What the head gave after the prompts."""
 
-    ends: Index
-    """[prompts] row of each prompt's last token."""
-    guard: GuardRows
-    depth: int
-    """Layers to run."""
-    kept: Index
-    """Rows needed from the last of them, ascending."""
+    chooser: Chooser | None = None
+    guard: Likelihood | None = None
+    ranked: Ranked | None = None
+    top: Top | None = None
 
 
-def run_unit(model: BoundModel, be: Backend, work: UnitWork) -> UnitResult:
-    """Run all prompts of `work` and return what it asks for.
+class UnitRun:
+    """One unit on its way through the model."""
 
-    Values that are not finite are looked for after every layer and reported; NumPy need not warn of them.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _run(model, be, work)
+    def __init__(self, model: BoundModel, be: Backend, work: UnitWork, runners: Mapping[int, Runner]) -> None:
+        self.model, self.be, self.work = model, be, work
+        private = least_private(work, [p in runners for p in range(len(work.prompts))])
+        self.tree = build_tree(work.prompts, private, [(c.prompt, c.tokens) for c in work.continuations])
+        card = model.card
+        widths: dict[str, int] = {site.name: getattr(card, f"{site.width}_size") for site in SITES.values()}
+        self.stage = Stage(work, self.tree, widths, runners)
+        self.runners = dict(runners)
+        self.choosing = Choosing(work)
+        self.guard = guard_rows(work, self.tree)
+        self.scored, self._score_starts, self._targets = scored_rows(work, self.tree)
+
+    def run(self, listener: Listener | None) -> UnitResult:
+        """Evaluate the prompts, continue them, and gather what was asked for."""
+        stage, work = self.stage, self.work
+        stage.begin()
+        kept, depth = self._needed()
+        cache = self._cache() if work.max_tokens else None
+        prefill = Prefill(self.model, self.be, self.tree, stage, kept, depth)
+        head = self._head(kept, prefill.run(cache))
+        failures = dict(prefill.failures)
+        continuations = Continuations(work, listener)
+        if cache is not None and head.chooser is not None:
+            self._decode(cache, head.chooser, continuations, failures)
+        else:
+            for prompt in sorted(stage.runners.keys() - failures):
+                stage.complete(prompt, 0)
+        return self._result(head, continuations, failures)
+
+    @property
+    def _asks_head(self) -> bool:
+        work = self.work
+        sites = any(not SITES[sink.work.site].per_layer for sink in self.stage.sinks)
+        return bool(work.max_tokens or work.top_k or len(self.scored) or len(self.guard.rows) or self.runners or sites)
+
+    def _needed(self) -> tuple[Index, int]:
+        """Rows that somebody needs from the last layer to run, ascending, and how many layers run."""
+        sinks, tree, n_layers = self.stage.sinks, self.tree, self.model.card.n_layers
+        depth = n_layers if self._asks_head else max((_depth_of(s) for s in sinks), default=0)
+        if len(self.work.prompts) == 1 or self.runners:
+            # pruning would save a single prompt little, and change the company of its rows when somebody watches it
+            return np.arange(len(tree.tokens), dtype=np.int32), depth
+        kept = [sink.rows for sink in sinks if _reads_end(sink, depth, n_layers)]
+        kept += [tree.ends] if self.work.max_tokens or self.work.top_k else []
+        kept += [self.guard.rows, self.scored]
+        return np.unique(np.concatenate(kept)).astype(np.int32), depth
+
+    def _head(self, kept: Index, x: Floats) -> HeadResult:
+        """Final norm and head for the rows that need them."""
+        found = HeadResult()
+        if not self._asks_head:
+            return found
+        model, stage, work, tree = self.model, self.stage, self.work, self.tree
+        h = model.family.final_norm(self.be, model.config, model.weights, x)  # [kept, D]
+        stage.show("before_logits", NO_LAYER, h, tree.places(kept))
+        ends = bool(work.max_tokens or work.top_k or stage.runners)
+        asked = [sink.rows for sink in stage.sinks if sink.work.site == "after_logits"]
+        asked += [self.guard.rows, self.scored, *([tree.ends] if ends else [])]
+        rows = np.unique(np.concatenate(asked)).astype(np.int32)
+        if not len(rows):
+            return found
+        where = tree.places(rows)
+        scan = Scan(model, self.be, whole=self._needs_whole_rows)
+        scan.add(np.arange(len(rows)), PromptLogits(stage, where))
+        self._add_consumers(scan, where, found)
+        scan.run(np.ascontiguousarray(h[tree.places(kept)[rows]]))
+        return found
+
+    @property
+    def _needs_whole_rows(self) -> bool:
+        work = self.work
+        return self.stage.changes_logits or self.choosing.needs_whole_rows or bool(len(self.scored) or work.top_k)
+
+    def _add_consumers(self, scan: Scan, where: Index, found: HeadResult) -> None:
+        work, ends = self.work, where[self.tree.ends].astype(np.int64)
+        if work.max_tokens:
+            found.chooser = self.choosing.chooser(np.arange(len(work.prompts)))
+            scan.add(ends, found.chooser)
+        if len(self.guard.rows):
+            found.guard = Likelihood(self.guard.targets)
+            scan.add(where[self.guard.rows].astype(np.int64), found.guard)
+        if len(self.scored):
+            found.ranked = Ranked(self._targets)
+            scan.add(where[self.scored].astype(np.int64), found.ranked)
+        if work.top_k:
+            found.top = Top(len(work.prompts), work.top_k)
+            scan.add(ends, found.top)
+
+    def _cache(self) -> KVCache:
+        # the last token produced is never fed
+        capacities = [len(prompt) + self.work.max_tokens - 1 for prompt in self.work.prompts]
+        return KVCache(capacities, self.model.family.cache_shapes(self.model.config))
+
+    def _decode(
+        self, cache: KVCache, first: Chooser, continuations: Continuations, failures: dict[int, NonFinite]
+    ) -> None:
+        n = len(self.work.prompts)
+        cache.advance(np.arange(n), np.diff(self.tree.starts)[:n])
+        for prompt in np.flatnonzero(first.broken).tolist():
+            failures.setdefault(prompt, NonFinite(NO_LAYER, "after_logits"))
+            self.stage.runners.pop(prompt, None)
+        whole = ~np.isin(np.arange(n), list(failures))
+        decode = Decode(self.model, self.be, cache, self.stage, self.choosing)
+        decode.run(np.flatnonzero(whole), first.ids[whole], continuations)
+        failures |= decode.failures
+
+    def _result(self, head: HeadResult, continuations: Continuations, failures: dict[int, NonFinite]) -> UnitResult:
+        hooked = {p: str(r.failure) for p, r in self.runners.items() if r.failure is not None}
+        failures = {p: why for p, why in failures.items() if p not in hooked}
+        failed = failures.keys() | hooked.keys()
+        rows = sum(map(len, self.work.prompts)) + sum(len(c.tokens) - 1 for c in self.work.continuations)
+        result = UnitResult(
+            [_rows_of(sink, failed) for sink in self.stage.all],
+            continuations.produced() if self.work.max_tokens else [],
+            rows,
+            len(self.tree.tokens),
+            failures=failures,
+            scores=self._scores(head.ranked),
+            top=[] if head.top is None else head.top.tokens,
+            hook_failures=hooked,
+            findings=[(p, *one) for p, r in self.runners.items() if p not in failed for one in r.results()],
+        )
+        if head.guard is not None:
+            # prompts that failed say nothing about the model
+            values = head.guard.values()[~np.isin(self.guard.prompts, list(failed))]
+            if len(values):
+                result.guard_nll, result.guard_count = float(values.mean()), len(values)
+        return result
+
+    def _scores(self, ranked: Ranked | None) -> list[Score]:
+        if ranked is None:
+            return []
+        ends = [*self._score_starts[1:], len(self.scored)]
+        return [ranked.score(first, end) for first, end in zip(self._score_starts, ends, strict=True)]
 
 
-def _run(model: BoundModel, be: Backend, work: UnitWork) -> UnitResult:
-    tree = build_tree(work.prompts)
-    card = model.card
-    sinks = [Sink(c, tree, getattr(card, f"{SITES[c.site].width}_size")) for c in work.captures]
-    needs = _needs(work, tree, sinks, card.n_layers)
-    cache = _cache(model, work) if work.max_tokens else None
-    prefill = Prefill(model, be, tree, sinks, needs.kept, needs.depth)
-    x = prefill.run(cache)  # [kept, D]
-    greedy, guard = _head(model, be, work, needs, sinks, x)
-    failures = dict(prefill.failures)
-    produced = _produce(model, be, work, tree, cache, greedy, failures)
-    result = UnitResult([sink.result() for sink in sinks], produced, len(tree.rows), len(tree.tokens))
-    if guard is not None:
-        # prompts that failed say nothing about the model
-        values = guard.values()[~np.isin(needs.guard.prompts, list(failures))]
-        if len(values):
-            result.guard_nll, result.guard_count = float(values.mean()), len(values)
-    result.failures = failures
-    return result
+class PromptLogits:
+    """Shows the logits of prompts to the stage (see `ember.engine.head.Consumer`)."""
+
+    def __init__(self, stage: Stage, where: Index) -> None:
+        self._stage, self._where = stage, where
+
+    def take(self, rows: Rows, start: int, scores: Floats) -> None:
+        """See `Consumer.take`."""
+        inside = (self._where >= rows[0]) & (self._where <= rows[-1])
+        where = np.where(inside, self._where - rows[0], -1).astype(np.int32)
+        self._stage.show("after_logits", NO_LAYER, scores, where, slice(start, start + scores.shape[1]))
 
 
-def _needs(work: UnitWork, tree: PrefixTree, sinks: list[Sink], n_layers: int) -> Needs:
-    ends = tree.rows[tree.starts[1:] - 1]
-    guard = _guard_rows(work, tree)
-    head = bool(work.max_tokens or len(guard.rows) or any(not SITES[s.work.site].per_layer for s in sinks))
-    depth = n_layers if head else max((_depth_of(s) for s in sinks), default=0)
-    kept = [sink.rows for sink in sinks if _reads_end(sink, depth, n_layers)]
-    if work.max_tokens:
-        kept.append(ends)
-    kept.append(guard.rows)
-    rows = np.unique(np.concatenate(kept)).astype(np.int32)
-    return Needs(ends, guard, depth, rows)
+def _rows_of(sink: Sink | StepSink, failed: set[int]) -> Floats:
+    return sink.result() if isinstance(sink, Sink) else sink.result(failed)
 
 
 def _depth_of(sink: Sink) -> int:
@@ -95,7 +224,20 @@ def _reads_end(sink: Sink, depth: int, n_layers: int) -> bool:
     return depth - 1 in sink.work.layers
 
 
-def _guard_rows(work: UnitWork, tree: PrefixTree) -> GuardRows:
+def scored_rows(work: UnitWork, tree: PrefixTree) -> tuple[Index, list[int], Rows]:
+    """Rows whose next token some continuation names, where each continuation's begin, and those tokens."""
+    rows: list[int] = []
+    starts: list[int] = []
+    targets: list[int] = []
+    for number, one in enumerate(work.continuations):
+        starts.append(len(rows))
+        rows += tree.path(len(work.prompts) + number)[len(work.prompts[one.prompt]) - 1 :].tolist()
+        targets += one.tokens
+    return np.array(rows, np.int32), starts, np.array(targets, np.int64)
+
+
+def guard_rows(work: UnitWork, tree: PrefixTree) -> GuardRows:
+    """Rows that feed the smoke guard: the first of the unit that have a next token of their own."""
     found: list[tuple[int, int, int]] = []
     for prompt in range(len(work.prompts)):
         path = tree.path(prompt)
@@ -106,59 +248,3 @@ def _guard_rows(work: UnitWork, tree: PrefixTree) -> GuardRows:
             break
     table = np.array(found[: work.guard_positions], np.int32).reshape(-1, 3)
     return GuardRows(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy())
-
-
-def _head(
-    model: BoundModel, be: Backend, work: UnitWork, needs: Needs, sinks: list[Sink], x: Floats
-) -> tuple[Greedy | None, Likelihood | None]:
-    """Final norm and head for the rows that need them."""
-    asking = [sink for sink in sinks if not SITES[sink.work.site].per_layer]
-    if not (asking or work.max_tokens or len(needs.guard.rows)):
-        return None, None
-    h = model.family.final_norm(be, model.config, model.weights, x)  # [kept, D]
-    where = np.full(int(needs.kept[-1]) + 1, -1, np.int32)
-    where[needs.kept] = np.arange(len(needs.kept), dtype=np.int32)
-    for sink in asking:
-        if sink.work.site == "before_logits":
-            sink.put(-1, h, where)
-    _logits(model, be, [s for s in asking if s.work.site == "after_logits"], h, where)
-    greedy = guard = None
-    if work.max_tokens:
-        greedy = Greedy(len(needs.ends))
-        scan(model, be, np.ascontiguousarray(h[where[needs.ends]]), [greedy])
-    if len(needs.guard.rows):
-        guard = Likelihood(needs.guard.targets)
-        scan(model, be, np.ascontiguousarray(h[where[needs.guard.rows]]), [guard])
-    return greedy, guard
-
-
-def _logits(model: BoundModel, be: Backend, sinks: list[Sink], h: Floats, where: Index) -> None:
-    for sink in sinks:
-        rows = np.unique(sink.rows)
-        place = np.full(len(where), -1, np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
-        scan(model, be, np.ascontiguousarray(h[where[rows]]), [LogitsSink(sink, place)])
-
-
-def _cache(model: BoundModel, work: UnitWork) -> KVCache:
-    # the last token produced is never fed
-    capacities = [len(prompt) + work.max_tokens - 1 for prompt in work.prompts]
-    return KVCache(capacities, model.family.cache_shapes(model.config))
-
-
-def _produce(
-    model: BoundModel,
-    be: Backend,
-    work: UnitWork,
-    tree: PrefixTree,
-    cache: KVCache | None,
-    greedy: Greedy | None,
-    failures: dict[int, NonFinite],
-) -> list[Produced]:
-    if cache is None or greedy is None:
-        return []
-    cache.advance(np.arange(len(work.prompts)), np.diff(tree.starts))
-    produced, broken = decode(model, be, cache, greedy, work.max_tokens, work.stop_ids)
-    for prompt in broken:
-        failures.setdefault(prompt, NonFinite(-1, "after_logits"))
-    return produced

@@ -1,10 +1,12 @@
 """Where captured rows go: one sink a capture, filled while layers run."""
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ember.units import PrefixTree
-from ember.work import CaptureWork, Floats
+from ember.work import ALL_STEPS, CaptureWork, Floats
 
 
 class Sink:
@@ -13,19 +15,16 @@ class Sink:
     def __init__(self, work: CaptureWork, tree: PrefixTree, width: int) -> None:
         self.work = work
         self._slot = {layer: slot for slot, layer in enumerate(work.layers)}
-        chosen = [
-            (tree.row_of(p, at), p, rank) for p, at_all in enumerate(work.positions) for rank, at in enumerate(at_all)
-        ]
+        asked = [prompt for prompt, at_all in enumerate(work.positions) if at_all]
+        chosen = [(tree.row_of(p, at), p, rank) for p in asked for rank, at in enumerate(work.positions[p])]
         self.rows: NDArray[np.int32] = np.array([row for row, _, _ in chosen], np.int32)
         """[chosen] tree rows in prompt order, then position order."""
-        self._prompts = np.array([prompt for _, prompt, _ in chosen], np.int64)
+        line = {prompt: place for place, prompt in enumerate(asked)}
+        self._lines = np.array([line[prompt] for _, prompt, _ in chosen], np.int64)
         self._ranks = np.array([rank for _, _, rank in chosen], np.int64)
+        self._counts = np.array([len(work.positions[prompt]) for prompt in asked], np.float64)
         dtype = np.float64 if work.pooled else np.float32
         self._out = np.zeros((len(work.layers), work.n_rows, width), dtype)
-
-    def wants(self, site: str, layer: int) -> bool:
-        """Whether this capture takes the tensor of `site` in `layer`."""
-        return site == self.work.site and layer in self._slot
 
     def put(self, layer: int, a: Floats, where: NDArray[np.int32], columns: slice = slice(None)) -> None:
         """Take rows out of `a`; `where` gives each tree row's place in `a`, or -1."""
@@ -37,11 +36,49 @@ class Sink:
             return
         for rank in range(int(self._ranks.max(initial=-1)) + 1):
             now = here & (self._ranks == rank)
-            out[self._prompts[now], columns] += a[places[now]]
+            out[self._lines[now], columns] += a[places[now]]
+
+    def rows_at(self, layer: int) -> Floats:
+        """Rows of one layer as they stand, [rows, width]: complete once the site has fired."""
+        rows: Floats = self._out[self._slot[layer]]
+        return (rows / self._counts[:, None]).astype(np.float32, copy=False) if self.work.pooled else rows
 
     def result(self) -> Floats:
         """Return the rows as float32; for pooled captures, their means."""
         if self.work.pooled:
-            counts = np.array([max(1, len(at)) for at in self.work.positions], np.float64)
-            self._out /= counts[:, None]
+            self._out /= self._counts[:, None]
         return self._out.astype(np.float32, copy=False)
+
+
+class StepSink:
+    """Rows of a capture of generated steps; how many there are shows when generation has ended."""
+
+    def __init__(self, work: CaptureWork, prompts: int, width: int) -> None:
+        self.work = work
+        self._slot = {layer: slot for slot, layer in enumerate(work.layers)}
+        self._on = np.array(work.on_steps or (True,) * prompts, np.bool_)
+        self._width = width
+        self._steps: list[tuple[NDArray[np.int64], Floats]] = []
+        self._places: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def begin(self, step: int, alive: NDArray[np.int64]) -> None:
+        """Make room for one evaluation of the sequences `alive`."""
+        wanted = self.work.step in (ALL_STEPS, step)
+        self._places = np.flatnonzero(self._on[alive]) if wanted else np.empty(0, np.int64)
+        if len(self._places):
+            room = np.empty((len(self.work.layers), len(self._places), self._width), np.float32)
+            self._steps.append((alive[self._places], room))
+
+    def put(self, layer: int, a: Floats, rows: slice, columns: slice = slice(None)) -> None:
+        """Take rows out of `a`, whose lines are those of the sequences alive, or of `rows` among them."""
+        mine = (self._places >= rows.start) & (self._places < rows.stop)
+        if mine.any():
+            self._steps[-1][1][self._slot[layer], mine, columns] = a[self._places[mine] - rows.start]
+
+    def result(self, failed: Collection[int]) -> Floats:
+        """[layers, rows, width] in prompt order, then step order, without the prompts that failed."""
+        empty = np.empty((len(self.work.layers), 0, self._width), np.float32)
+        prompts = np.concatenate([np.empty(0, np.int64), *(prompts for prompts, _ in self._steps)])
+        rows = np.concatenate([empty, *(rows for _, rows in self._steps)], axis=1)
+        order = np.argsort(prompts, kind="stable")
+        return np.ascontiguousarray(rows[:, order[~np.isin(prompts[order], list(failed))]])

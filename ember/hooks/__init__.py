@@ -1,4 +1,4 @@
-"""Hooks into a running model: write an Experiment to watch or change what a model computes. Experimental: may change."""
+"""Hooks into a running model: an Experiment watches or changes what is computed. Experimental: may change."""
 
 from ember.hooks.access import TensorAccess, TensorDType
 from ember.hooks.contexts import (

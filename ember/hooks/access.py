@@ -46,7 +46,8 @@ class TensorAccess:
     def values(self) -> Floats:
         """Read-only array [rows, columns] over the model's memory."""
         # an array made over a read-only buffer cannot be made writeable again, unlike one whose flag was cleared
-        return np.asarray(memoryview(self._open()).toreadonly())
+        shown: Floats = np.asarray(memoryview(self._open().data).toreadonly())
+        return shown
 
     def values_mut(self) -> Floats:
         """Writeable array [rows, columns] over the model's memory. Raises InputError where `mutates` is False."""

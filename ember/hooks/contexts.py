@@ -1,4 +1,4 @@
-"""What a hook is told: four frozen contexts. No token buffers, weights, caches, scratch or metadata beyond the names."""
+"""What a hook is told: four frozen contexts. No token buffers, weights, caches or scratch, no other metadata."""
 
 from dataclasses import dataclass
 from enum import StrEnum
