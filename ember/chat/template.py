@@ -61,10 +61,10 @@ class ChatTemplate:
     def _answer(self, done: "subprocess.CompletedProcess[bytes] | None") -> dict[str, Any]:
         if done is None:
             raise self._failed(f"it was not done after {PATIENCE} seconds")
-        if done.returncode < 0:  # the limit of processor time ends a process by a signal, and so does a crash
-            raise self._failed(
-                f"its process was ended (signal {-done.returncode}); it may take {SECONDS} s and no more"
-            )
+        if done.returncode == -signal.SIGXCPU:
+            raise self._failed(f"it takes more than {SECONDS} seconds")
+        if done.returncode < 0:
+            raise self._failed(f"its process was ended by signal {-done.returncode}")
         if done.returncode > 0:
             last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             raise EmberError(f"the process that renders chat templates failed: {last}; is jinja2 installed in order?")
