@@ -10,6 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pipelines.comparison import Comparison as Comparison
+    from pipelines.comparison import compare as compare
     from pipelines.reading import Run as Run
     from pipelines.reading import load as load
     from pipelines.running import run as run
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
 __ember__: Final = "0.1.0"
 """Marks this package as Ember's: others are called `pipelines` too, and `ember.commands` checks for it."""
 
-__all__ = ["Run", "load", "run"]
+__all__ = ["Comparison", "Run", "compare", "load", "run"]
 
 _HOME: Final = {
+    "Comparison": "pipelines.comparison:Comparison",
     "Run": "pipelines.reading:Run",
+    "compare": "pipelines.comparison:compare",
     "load": "pipelines.reading:load",
     "run": "pipelines.running:run",
 }

@@ -11,6 +11,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "plan": ("pipelines.cli.plan:plan", "Show what a config would do: units, rows, bytes, memory, first prompts."),
     "status": ("pipelines.cli.status:status", "Show how far the run in a directory is."),
     "verify": ("pipelines.cli.verify:verify", "Check every file of a run against its manifest."),
+    "compare": ("pipelines.cli.compare:compare", "Compare two finished runs, layer by layer."),
     "schema": ("pipelines.cli.schema:schema", "Print the JSON schema of the configuration."),
 }
 

@@ -1,0 +1,71 @@
+"""What made two runs, as their manifests and configs tell it, part by part."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ember.errors import EmberError
+from pipelines.canonical import explain_difference, plain
+from pipelines.config import config_sha256, identity, load_config
+from pipelines.manifest import Manifest
+
+CONFIG: Final = "config.yaml"
+PARTS: Final = {
+    "hooks": ("hooks",),
+    "generation": ("generate", "score"),
+    "numerics": ("engine", "dtype", "guard_positions"),
+    "tokenizer": ("tokenizer",),
+}
+"""Sections of the config that each part is made of."""
+
+
+def explain_origins(a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Name what differs between two runs (directory and manifest), part by part, and say what could not be told."""
+    configs, notes = zip(*(_config(*side) for side in (a, b)), strict=True)
+    one, other = a[1], b[1]
+    found: dict[str, list[str]] = {
+        "model": _hashes(one, other, "model_sha256")
+        + explain_difference(one.origin.model, other.origin.model, "model"),
+        "tokenizer": explain_difference(one.origin.tokenizer, other.origin.tokenizer, "tokenizer"),
+        "stimuli": _hashes(one, other, "stimuli_sha256") + _hashes(one, other, "sample_order_sha256"),
+        "hooks": explain_difference(_captures(one), _captures(other), "captures"),
+        "generation": [],
+        "numerics": explain_difference(_numerics(one), _numerics(other), "numerics"),
+    }
+    if None not in configs:
+        for part, sections in PARTS.items():
+            found[part] += _sections(configs, sections)
+    return {part: tuple(dict.fromkeys(lines)) for part, lines in found.items()}, [note for note in notes if note]
+
+
+def _sections(configs: Sequence[Any], names: Sequence[str]) -> list[str]:
+    a, b = configs
+    return [line for name in names for line in explain_difference(a.get(name), b.get(name), name)]
+
+
+def _hashes(a: Manifest, b: Manifest, name: str) -> list[str]:
+    was, now = getattr(a.inputs, name), getattr(b.inputs, name)
+    return [] if was == now else [f"{name}: was {was[:16]}…, is {now[:16]}…"]
+
+
+def _captures(manifest: Manifest) -> dict[str, Any]:
+    return {capture.name: plain(capture) for capture in manifest.origin.captures}
+
+
+def _numerics(manifest: Manifest) -> dict[str, Any]:
+    told = {"numerics_version": manifest.inputs.numerics_version, "dtype": manifest.origin.dtype}
+    return {**manifest.origin.numerics, **told}
+
+
+def _config(directory: Path, manifest: Manifest) -> tuple[dict[str, Any] | None, str]:
+    """Return what decides the values of a run as its config says, or why that is not known."""
+    path = directory / CONFIG
+    try:
+        config = load_config(path)
+        if config_sha256(config) == manifest.inputs.config_sha256:
+            return identity(config), ""
+        why = "is not the one that the manifest was made with"
+    except EmberError as error:
+        why = "cannot be read" if path.exists() else "is absent"
+        why += f" ({str(error).splitlines()[0]})" if path.exists() else ""
+    return None, f"{path} {why}: hooks and generation are compared only as far as the manifests tell"

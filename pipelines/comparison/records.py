@@ -1,0 +1,190 @@
+"""What a comparison of two runs says: plain records, from the whole down to one layer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.canonical import plain
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """One of the two runs."""
+
+    directory: str
+    name: str
+    status: str
+    samples: int
+    failed: int
+    """Samples without rows."""
+    semantic_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class StimuliComparison:
+    """Which stimuli both runs have, matched by id."""
+
+    common: int
+    only_a: int
+    only_b: int
+    other_prompt: int
+    """Common ones whose prompts have other bytes; they are compared all the same."""
+    other_tokens: int
+    """Common ones whose prompts have other token ids."""
+    first_only_a: tuple[str, ...]
+    """Ids of the first few that only A has."""
+    first_only_b: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowName:
+    """A row of a capture."""
+
+    stimulus_id: str
+    step: int
+    position: int
+    """In A; -1 for a mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerComparison:
+    """One layer of a capture; every number is over the rows that both runs have."""
+
+    layer: int
+    rows: int
+    identical: int
+    """Rows that are the same bit for bit."""
+    max_relative: float | None
+    """Largest max|b - a| / rms(a) of a row (rms(b) where a is all zeros); None without rows."""
+    worst: RowName | None
+    """The row that has it; None if all are identical."""
+    cosine_mean: float | None
+    cosine_worst: float | None
+    """Cosine of a and b; 1 for identical rows, 0 where one of the two is all zeros."""
+    not_finite: int
+    """Rows that differ and hold NaN or infinity: counted here and left out of the four numbers above."""
+    top1_same: int | None
+    """At after_logits, rows whose largest value stands at the same token; else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureComparison:
+    """One capture that both runs have."""
+
+    capture: str
+    """Its name in A."""
+    capture_b: str
+    site: str
+    position: str
+    """The selector in A."""
+    position_b: str
+    unmatched_a: int
+    """Rows of common stimuli that only A has, at each layer."""
+    unmatched_b: int
+    only_a: tuple[int, ...]
+    """Layers that only A has."""
+    only_b: tuple[int, ...]
+    layers: tuple[LayerComparison, ...]
+    """In ascending order."""
+
+    @property
+    def first_apart(self) -> int | None:
+        """The first layer with a row that differs; None if there is none."""
+        return next((found.layer for found in self.layers if found.identical < found.rows), None)
+
+    @property
+    def identical(self) -> bool:
+        """Whether both have the same rows with the same bits."""
+        alone = self.unmatched_a or self.unmatched_b or self.only_a or self.only_b
+        return self.first_apart is None and not alone
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where two continuations of one stimulus part."""
+
+    stimulus_id: str
+    step: int
+    """Number of the first token that differs, from 0; where one is the beginning of the other, the number of its
+    tokens."""
+    text_a: str
+    text_b: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationsComparison:
+    """Continuations of common stimuli."""
+
+    compared: int
+    same_tokens: int
+    same_texts: int
+    same_first_token: int
+    """Those that begin with the same token, which is the likeliest one where decoding is greedy."""
+    first_step: int | None
+    """The earliest step at which any two part; None if none do."""
+    partings: tuple[Parting, ...]
+    """The first few that part, earliest step first."""
+    expected: int
+    """Those with an expected text in both runs."""
+    correct_a: int
+    correct_b: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreComparison:
+    """One kind of score, over common stimuli that have it in both runs."""
+
+    score: str
+    """Column of the scores."""
+    compared: int
+    same: int
+    """Those with the same bits."""
+    mean_a: float | None
+    mean_b: float | None
+    mean_difference: float | None
+    """Mean of b - a."""
+    max_difference: float | None
+    """Largest |b - a|."""
+    worst: str | None
+    """The stimulus that has it; None if all are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two finished runs side by side."""
+
+    a: RunSide
+    b: RunSide
+    differences: dict[str, tuple[str, ...]]
+    """What made the runs, part by part (model, tokenizer, stimuli, hooks, generation, numerics): a line for each
+    difference, none where they agree."""
+    notes: tuple[str, ...]
+    """What could not be compared, and why."""
+    stimuli: StimuliComparison
+    captures: tuple[CaptureComparison, ...]
+    only_a: tuple[str, ...]
+    """Names of captures that only A has."""
+    only_b: tuple[str, ...]
+    generations: GenerationsComparison | None
+    """None unless both runs generated."""
+    scores: tuple[ScoreComparison, ...]
+
+    @property
+    def identical(self) -> bool:
+        """Whether both hold the same stimuli, rows, continuations and scores, bit for bit."""
+        stimuli, texts = self.stimuli, self.generations
+        return (
+            not (stimuli.only_a or stimuli.only_b or stimuli.other_prompt or stimuli.other_tokens)
+            and self.a.failed == self.b.failed
+            and not (self.only_a or self.only_b)
+            and all(found.identical for found in self.captures)
+            and (texts is None or texts.same_tokens == texts.compared == texts.same_texts)
+            and all(found.same == found.compared for found in self.scores)
+        )
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The comparison as plain data."""
+        told: dict[str, Any] = {"identical": self.identical} | plain(self)
+        for record, found in zip(told["captures"], self.captures, strict=True):
+            record["first_apart"] = found.first_apart
+        return told
