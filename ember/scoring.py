@@ -11,7 +11,7 @@ A score is teacher-forced: each token's probability is given the prompt and the 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -28,7 +28,7 @@ Per = Literal["text", "token", "byte", "character"]
 class Encodes(Protocol):
     """What the boundary rule needs of a tokenizer (`ember.tokenizer.Tokenizer`)."""
 
-    def encode_ids(self, texts: Sequence[str], *, parse_special: bool = False) -> Sequence[Sequence[int]]:
+    def encode_ids(self, texts: Sequence[str], *, parse_special: bool = False) -> Sequence[Iterable[int]]:
         """Return the ids of texts, as prompts are encoded."""
         ...
 

@@ -19,9 +19,11 @@ from ember.sites import NO_LAYER, SITES
 from ember.tokenizer import load_tokenizer
 from ember.units import cut_units, default_unit_rows, plan_order, shared_prefix
 from ember.work import Tokens
+from pipelines.continuations import GREEDY, Choosing, ContinuationTable
 from pipelines.errors import ConfigError
 from pipelines.pieces import Piece
 from pipelines.plan_checks import notes_on, refusal, refuse_unfit
+from pipelines.scoring import extra_rows, plan_scores, score_notes
 from pipelines.stimuli import build_set
 from pipelines.stimuli.checks import find
 from pipelines.stimuli.record import Stimulus
@@ -89,6 +91,8 @@ class PlannedUnit:
     """Token rows, every prompt counted whole."""
     rows_shared: int
     """Token rows to compute, equal prefixes counted once."""
+    rows_scored: int = 0
+    """Token rows of scored texts, which come on top; those of one prompt may share some."""
 
     @property
     def piece(self) -> Piece:
@@ -105,6 +109,8 @@ class Plan:
     samples: tuple[PlannedSample, ...]
     units: tuple[PlannedUnit, ...]
     captures: tuple[PlannedCapture, ...]
+    scores: ContinuationTable
+    """Texts to score after each prompt."""
     unit_rows: int
     special_ids: frozenset[int]
     """Ids among the prompts' tokens that are control tokens."""
@@ -120,6 +126,29 @@ class Plan:
     def rows_shared(self) -> int:
         """Token rows after sharing prefixes inside units."""
         return sum(unit.rows_shared for unit in self.units)
+
+    @property
+    def rows_scored(self) -> int:
+        """Token rows of scored texts."""
+        return sum(unit.rows_scored for unit in self.units)
+
+    @property
+    def choosing(self) -> Choosing:
+        """How new tokens are chosen."""
+        asked = self.config.generate
+        if asked is None:
+            return GREEDY
+        return Choosing(asked.temperature, asked.top_k, asked.top_p, asked.seed, asked.stop)
+
+    @property
+    def top_k(self) -> int:
+        """Likeliest first tokens to keep after each prompt; 0: none."""
+        return self.config.score.top_k if self.config.score else 0
+
+    @property
+    def scores_anything(self) -> bool:
+        """Whether anything is asked about likelihoods."""
+        return self.top_k > 0 or len(self.scores.merged) > 0
 
     @property
     def max_tokens(self) -> int:
@@ -162,24 +191,31 @@ def make_plan(config: "RunConfig") -> Plan:
     ordered = [tokenized[i] for i in plan_order([t.tokens for t in tokenized])]
     samples = tuple(PlannedSample(i, t.stimulus, t.tokens, t.offsets, t.span_tokens) for i, t in enumerate(ordered))
     captures = tuple(_plan_capture(capture, samples, source.card) for capture in config.hooks.capture)
-    unit_rows, units = plan_units([sample.tokens for sample in samples], config.engine.unit_rows)
+    scores = plan_scores(config.score, ordered, source.tokenizer, source.card, parse_special=parse_special)
+    unit_rows, units = plan_units([sample.tokens for sample in samples], config.engine.unit_rows, extra_rows(scores))
     notes = [*source.card.notes(), *source.tokenizer.warnings]
-    notes += notes_on(ordered, source.tokenizer, parse_special=parse_special)
+    notes += [*notes_on(ordered, source.tokenizer, parse_special=parse_special), *score_notes(config.score, scores)]
     # The last token of all prompts, which notes_on compares, says more than their last character.
     notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
-    return Plan(
-        config, source, samples, units, captures, unit_rows, special_ids(ordered, source.tokenizer), tuple(notes)
-    )
+    special = special_ids(ordered, source.tokenizer)
+    return Plan(config, source, samples, units, captures, scores, unit_rows, special, tuple(notes))
 
 
-def plan_units(prompts: Sequence[Tokens], unit_rows: int | None) -> tuple[int, tuple[PlannedUnit, ...]]:
-    """Cut prompts, in plan order, into units; returns the row limit in use and the units."""
+def plan_units(
+    prompts: Sequence[Tokens], unit_rows: int | None, extra: Sequence[int] | None = None
+) -> tuple[int, tuple[PlannedUnit, ...]]:
+    """Cut prompts, in plan order, into units; returns the row limit in use and the units.
+
+    `extra` counts the rows that each prompt's scored texts add.
+    """
+    extra = extra or [0] * len(prompts)
     fresh = [len(prompt) - (shared_prefix(prompts[i - 1], prompt) if i else 0) for i, prompt in enumerate(prompts)]
-    limit = unit_rows or default_unit_rows(sum(fresh))
+    limit = unit_rows or default_unit_rows(sum(fresh) + sum(extra))
     units = []
-    for index, (start, end) in enumerate(cut_units(prompts, limit)):
+    for index, (start, end) in enumerate(cut_units(prompts, limit, extra_rows=extra)):
         shared = len(prompts[start]) + sum(fresh[start + 1 : end])
-        units.append(PlannedUnit(index, start, end, sum(map(len, prompts[start:end])), shared))
+        rows = sum(map(len, prompts[start:end]))
+        units.append(PlannedUnit(index, start, end, rows, shared, sum(extra[start:end])))
     return limit, tuple(units)
 
 

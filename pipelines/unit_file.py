@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ember.work import CaptureWork, Tokens, UnitWork
 from pipelines import placing
+from pipelines.continuations import GREEDY, NOTHING_SCORED, Choosing, ContinuationTable
 from pipelines.state import PLANS
 
 if TYPE_CHECKING:
@@ -58,6 +59,17 @@ class UnitFile:
     captures: tuple[CaptureTable, ...]
     max_tokens: int
     stop_ids: tuple[int, ...]
+    choosing: Choosing = GREEDY
+    scores: ContinuationTable = NOTHING_SCORED
+    top_k: int = 0
+    """Likeliest first tokens to keep after each prompt; 0: none."""
+    compare_steps: tuple[str, ...] = ()
+    """What is done to texts before they are compared, beside trimming (`pipelines.stimuli.expect.STEPS`)."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether samples have a row of `generations`."""
+        return self.max_tokens > 0 or self.top_k > 0 or len(self.scores.merged) > 0
 
     def prompt(self, sample: int) -> Tokens:
         """Token ids of one sample."""
@@ -75,6 +87,9 @@ class UnitFile:
             max_tokens=self.max_tokens,
             stop_ids=self.stop_ids,
             guard_positions=guard_positions,
+            sampling=self.choosing.work(self.ids[start:end]),
+            continuations=self.scores.work(start, end),
+            top_k=self.top_k,
         )
 
 
@@ -115,6 +130,10 @@ def read_unit_file(path: Path) -> UnitFile:
             captures=captures,
             max_tokens=told["max_tokens"],
             stop_ids=tuple(told["stop_ids"]),
+            choosing=Choosing.read(told["choosing"]),
+            scores=ContinuationTable.read(arrays, told["choices"]),
+            top_k=told["top_k"],
+            compare_steps=tuple(told["compare_steps"]),
         )
 
 
@@ -123,6 +142,7 @@ def _encode(plan: "Plan") -> bytes:
     arrays: dict[str, NDArray[Any]] = {"tokens": tokens, "starts": starts}
     for i, capture in enumerate(plan.captures):
         arrays[f"positions{i}"], arrays[f"starts{i}"] = _joined(capture.positions)
+    arrays |= plan.scores.arrays()
     arrays["told"] = np.frombuffer(json.dumps(_told(plan), sort_keys=True).encode(), np.uint8)
     buffer = io.BytesIO()
     # Fixed order and np.savez's fixed dates: the same plan gives the same bytes.
@@ -141,6 +161,10 @@ def _told(plan: "Plan") -> dict[str, Any]:
         ],
         "max_tokens": plan.max_tokens,
         "stop_ids": list(plan.source.tokenizer.stop_ids),
+        "choosing": asdict(plan.choosing),
+        "choices": plan.scores.choices,
+        "top_k": plan.top_k,
+        "compare_steps": plan.config.score.normalize if plan.config.score else (),
     }
 
 
