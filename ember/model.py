@@ -16,7 +16,7 @@ from ember.capture import Captures
 from ember.card import BoundModel
 from ember.engine.choosing import Listener
 from ember.engine.invariance import rows_keep_bits
-from ember.engine.runner import run_unit
+from ember.engine.runner import predictions, run_unit
 from ember.engine.session import Session
 from ember.engine.stage import least_private
 from ember.errors import InputError, ModelError, NumericsError
@@ -31,7 +31,7 @@ from ember.provenance import tensor_contract
 from ember.resources import find_resources
 from ember.tokenizer import Tokenizer, load_tokenizer
 from ember.units import cut_units, plan_order
-from ember.work import CaptureWork, Floats, InterventionWork, NonFinite, Tokens, UnitResult, UnitWork
+from ember.work import AttentionWork, CaptureWork, Floats, InterventionWork, NonFinite, Tokens, UnitResult, UnitWork
 
 UNIT_ROWS: Final = 4096
 RESIDENT_SHARE: Final = 0.25
@@ -157,6 +157,44 @@ class Model:
         return Generation(
             list(made.token_ids), stream.finish(), made.stopped, sampling.seed if sampling else None, findings
         )
+
+    def attention(
+        self,
+        prompts: Sequence[str] | None = None,
+        *,
+        tokens: Sequence[Sequence[int]] | None = None,
+        layers: str | Sequence[int] = "all",
+        position: str | int | Position = "last",
+    ) -> list[Floats]:
+        """Attention weights of chosen query positions: for each row float32 [layers, heads, position + 1].
+
+        Rows are those of `capture` at the same position. Positions outside a layer's window get 0. Recomputed in
+        float64 from the queries and keys that the run used.
+        """
+        ids = self._ids(prompts, tokens)
+        chosen = requests.check_layers(layers, self.n_layers, ["after_attention"])
+        places = requests.capture_works(["after_attention"], chosen, requests.check_position(position), ids)[0]
+        found = self._run_whole(UnitWork(tuple(ids), attention=(AttentionWork(places.layers, places.positions),)))
+        order = np.argsort(np.argsort(chosen))
+        return [rows[order] for rows in found.attention[0]]
+
+    def logit_lens(self, hidden: Floats, top_k: int = 5) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Most likely tokens when hidden states [..., hidden] go through the final norm and the head at once.
+
+        Returns ids and natural log-probabilities, [..., top_k] each, likeliest first (nostalgebraist 2020, "the logit
+        lens"). For `after_layer` of the last layer these are the model's own predictions.
+        """
+        rows = np.ascontiguousarray(hidden, np.float32).reshape(-1, hidden.shape[-1])  # [..., D] -> [T, D]
+        if rows.shape[1] != self.hidden_size or isinstance(top_k, bool) or not 1 <= top_k <= self.vocab_size:
+            raise InputError(
+                f"logit_lens of rows {rows.shape[1]} wide and top_k {top_k!r}: expected {self.hidden_size} wide and "
+                f"1 to {self.vocab_size}"
+            )
+        with self._session.limits():
+            top = predictions(self._bound, self._session.backend, rows, top_k)
+        shape = (*hidden.shape[:-1], top_k)
+        ids = np.array([one.token_ids for one in top], np.int64).reshape(shape)
+        return ids, np.array([one.log_probabilities for one in top], np.float64).reshape(shape)
 
     def run_unit(
         self,

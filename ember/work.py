@@ -85,6 +85,14 @@ VOIDLESS: Final = ("zero", "replace")
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionWork:
+    """Attention weights to keep: of which layers, and of which query positions of each prompt."""
+
+    layers: tuple[int, ...]
+    positions: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens are drawn (see `ember.sampling`); checked by `Sampling.check` of callers before it comes here."""
 
@@ -133,6 +141,7 @@ class UnitWork:
     """Texts to score; their rows are computed beside the prompts' and are never captured."""
     top_k: int = 0
     """Most likely next tokens after each prompt to report; 0: none."""
+    attention: tuple[AttentionWork, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +191,9 @@ class UnitResult:
     """Per continuation."""
     top: list[TopTokens] = field(default_factory=list)
     """Per prompt; empty without `top_k`."""
+    attention: list[list[Floats]] = field(default_factory=list)
+    """Per request and row (prompt order, then position order), [layers, H, position + 1]: what each head of the query
+    at that position gives to every position up to its own."""
     hook_failures: dict[int, str] = field(default_factory=dict)
     """Prompts (by index in the unit) whose experiment failed, with the message; they have no results either."""
     findings: list[tuple[int, str, Any]] = field(default_factory=list)

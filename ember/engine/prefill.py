@@ -176,6 +176,9 @@ class PrefillStep:
     ) -> Floats:
         """See `Step.attend`."""
         keys, values = self._run.stored(self._layer if source is None else source)
+        for sink in self._run.stage.attention:
+            if self._layer in sink.work.layers:
+                sink.put(self._layer, q, keys, self._now.where, heads, scale, window)
         return self._run.be.attend_tiles(q, keys, values, self._now.tiles(window), heads, scale)
 
     def side(self) -> Floats:

@@ -18,7 +18,7 @@ from ember.engine.stage import Stage, least_private
 from ember.hooks.runner import Runner
 from ember.sites import NO_LAYER, SITES
 from ember.units import PrefixTree, build_tree
-from ember.work import Floats, NonFinite, Score, UnitResult, UnitWork
+from ember.work import Floats, NonFinite, Score, TopTokens, UnitResult, UnitWork
 
 
 def run_unit(
@@ -96,12 +96,15 @@ class UnitRun:
     def _needed(self) -> tuple[Index, int]:
         """Rows that somebody needs from the last layer to run, ascending, and how many layers run."""
         sinks, tree, n_layers = self.stage.sinks, self.tree, self.model.card.n_layers
-        depth = n_layers if self._asks_head else max((_depth_of(s) for s in sinks), default=0)
+        attended = self.stage.attention
+        deepest = [_depth_of(s) for s in sinks] + [1 + max(s.work.layers) for s in attended]
+        depth = n_layers if self._asks_head else max(deepest, default=0)
         if len(self.work.prompts) == 1 or self.runners:
             # pruning would save a single prompt little, and change the company of its rows when somebody watches it
             return np.arange(len(tree.tokens), dtype=np.int32), depth
         kept = [sink.rows for sink in sinks if _reads_end(sink, depth, n_layers)]
         kept += [tree.ends] if self.work.max_tokens or self.work.top_k else []
+        kept += [sink.rows for sink in attended if depth - 1 in sink.work.layers]
         kept += [self.guard.rows, self.scored]
         return np.unique(np.concatenate(kept)).astype(np.int32), depth
 
@@ -177,6 +180,7 @@ class UnitRun:
             failures=failures,
             scores=self._scores(head.ranked),
             top=[] if head.top is None else head.top.tokens,
+            attention=[sink.result() for sink in self.stage.attention],
             hook_failures=hooked,
             findings=[(p, *one) for p, r in self.runners.items() if p not in failed for one in r.results()],
         )
@@ -192,6 +196,16 @@ class UnitRun:
             return []
         ends = [*self._score_starts[1:], len(self.scored)]
         return [ranked.score(first, end) for first, end in zip(self._score_starts, ends, strict=True)]
+
+
+def predictions(model: BoundModel, be: Backend, hidden: Floats, k: int) -> list[TopTokens]:
+    """The k most likely tokens when hidden states [T, D] go through the final norm and the head at once."""
+    h = model.family.final_norm(be, model.config, model.weights, hidden)  # [T, D]
+    top = Top(len(h), k)
+    scan = Scan(model, be, whole=True)
+    scan.add(np.arange(len(h)), top)
+    scan.run(h)
+    return top.tokens
 
 
 class PromptLogits:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ember.engine.attention_sink import AttentionSink
 from ember.engine.operations import Operation
 from ember.engine.sinks import Sink, StepSink
 from ember.hooks.runner import Runner
@@ -35,6 +36,7 @@ class Stage:
             for c in work.captures
         ]
         """One sink a capture, in the order of the captures."""
+        self.attention = [AttentionSink(w, tree) for w in work.attention]
         self.sinks = [sink for sink in self.all if isinstance(sink, Sink)]
         self.step_sinks = [sink for sink in self.all if isinstance(sink, StepSink)]
         acting = [w for w in work.interventions if not w.changes_nothing]
