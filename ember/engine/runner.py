@@ -168,6 +168,8 @@ class UnitRun:
         failures |= decode.failures
 
     def _result(self, head: HeadResult, continuations: Continuations, failures: dict[int, NonFinite]) -> UnitResult:
+        # asked for first, since an experiment may fail to say what it found
+        found = {p: r.results() for p, r in self.runners.items() if p not in failures and r.failure is None}
         hooked = {p: str(r.failure) for p, r in self.runners.items() if r.failure is not None}
         failures = {p: why for p, why in failures.items() if p not in hooked}
         failed = failures.keys() | hooked.keys()
@@ -182,7 +184,7 @@ class UnitRun:
             top=[] if head.top is None else head.top.tokens,
             attention=[sink.result() for sink in self.stage.attention],
             hook_failures=hooked,
-            findings=[(p, *one) for p, r in self.runners.items() if p not in failed for one in r.results()],
+            findings=[(p, *one) for p, results in found.items() for one in results],
         )
         if head.guard is not None:
             # prompts that failed say nothing about the model

@@ -62,18 +62,20 @@ class Runner:
             self._call(one, "on_generation_complete", context)
 
     def results(self) -> list[tuple[str, Any]]:
-        """Name and findings of every experiment that has some."""
-        found = [(one.name, one.results()) for one in self._experiments]
-        return [(name, result) for name, result in found if result is not None]
+        """Name and findings of every experiment that has some; none where one fails to say."""
+        found = [(one.name, self._call(one, "results")) for one in self._experiments]
+        return [] if self.failure is not None else [(name, result) for name, result in found if result is not None]
 
-    def _call(self, one: Experiment, hook: str, context: Any, *tensors: TensorAccess) -> None:
+    def _call(self, one: Experiment, hook: str, *given: Any) -> Any:
+        """Call a hook with its context and what else it takes; once something failed, call nothing."""
         if self.failure is not None:
-            return
-        method: Callable[..., None] = getattr(one, hook)
+            return None
+        method: Callable[..., Any] = getattr(one, hook)
         try:
-            method(context, *tensors)
+            return method(*given)
         except Exception as error:
-            self._fail(one, hook, context, error)
+            self._fail(one, hook, given[0] if given else None, error)
+            return None
 
     def _fail(self, one: Experiment, hook: str, context: Any, error: Exception) -> None:
         layer = context.layer if isinstance(context, LayerContext) else None
