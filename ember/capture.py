@@ -2,19 +2,22 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ember.errors import InputError
+from ember.hooks import Experiment
 from ember.positions import KINDS, Position, resolve
 from ember.sites import NO_LAYER, SITES
 from ember.work import CaptureWork, Floats, InterventionWork, Observe, Operation, Tokens
 
 OPERATIONS: Final = get_args(Operation)
 ROW_DTYPE: Final = np.dtype([("prompt", np.int64), ("position", np.int32), ("token_id", np.int32)])
+
+Finding = tuple[int, str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,10 @@ class Captures:
     layers: Mapping[str, tuple[int, ...]]
     """The layers of each site's second axis; (-1,) for the logits sites."""
     provenance: dict[str, Any]
-    """Where the arrays come from: file, sha256, architecture, tokenizer, positions, tensor contract, numerics."""
+    """Where the arrays come from: file, sha256, architecture, tokenizer, positions, tensor contract, numerics; where
+    experiments or interventions acted, which, and the side of them that is captured."""
+    findings: list[Finding] = field(default_factory=list)
+    """Prompt, experiment's name and what its `results()` returned, for experiments that have some."""
 
     def __getitem__(self, site: str) -> Floats:
         """Array of a site: [rows, layers, hidden]; [rows, hidden] or [rows, vocab] for the logits sites."""
@@ -134,6 +140,21 @@ def check_interventions(
         if sources != (0 if one.operation in ("zero", "scale") else 1):
             raise InputError(where + f"found {sources} sources, expected one for all operations but zero and scale")
     return tuple(interventions)
+
+
+def acting_record(
+    interventions: Sequence[InterventionWork], experiments: Sequence[Sequence[Experiment]], observe: Observe
+) -> dict[str, Any]:
+    """Name what acted on the captured rows, as plain data."""
+    hooked = {one.name: one.mutates for mine in experiments for one in mine}
+    return {
+        "observe": observe,
+        "interventions": [
+            {"operation": one.operation, "site": one.site, "layers": list(one.layers), "strength": one.strength}
+            for one in interventions
+        ],
+        "experiments": [{"name": name, "mutates": mutates} for name, mutates in hooked.items()],
+    }
 
 
 def row_records(work: CaptureWork, prompts: Sequence[Tokens]) -> NDArray[Any]:

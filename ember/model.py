@@ -1,6 +1,6 @@
 """A model opened for looking inside: the Python front door of the instrument."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any, Final, Literal
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from ember import capture as requests
 from ember import numerics
 from ember.assets_path import resolve_model
-from ember.capture import Captures
+from ember.capture import Captures, Finding
 from ember.card import BoundModel
 from ember.engine.choosing import Listener
 from ember.engine.invariance import rows_keep_bits
 from ember.engine.runner import predictions, run_unit
 from ember.engine.session import Session
 from ember.engine.stage import least_private
+from ember.engine.traced import traced
+from ember.engine.tracer import Tracer
 from ember.errors import InputError, ModelError, NumericsError
 from ember.generate import Generation, OnToken, TextStream, check_stop, sampling_of
 from ember.gguf import GGUFFile, open_gguf
@@ -30,6 +32,7 @@ from ember.positions import Position
 from ember.provenance import tensor_contract
 from ember.resources import find_resources
 from ember.tokenizer import Tokenizer, load_tokenizer
+from ember.trace import Event, Trace, traced_work
 from ember.units import cut_units, plan_order
 from ember.work import AttentionWork, CaptureWork, Floats, InterventionWork, NonFinite, Tokens, UnitResult, UnitWork
 
@@ -106,14 +109,17 @@ class Model:
         changed = bool(acting) or any(one.mutates for mine in bound for one in mine)
         side = requests.check_observe(observe, changed=changed)
         works = requests.capture_works(sites, chosen, selector, ids, side)
-        gathered = self._run_all(ids, works, acting, bound)
+        gathered, findings = self._run_all(ids, works, acting, bound)
         order = np.argsort(np.argsort(chosen))
         arrays = {
             work.site: _arrange(rows, None if work.layers == (-1,) else order)
             for work, rows in zip(works, gathered, strict=True)
         }
         named = {work.site: chosen if work.layers != (-1,) else work.layers for work in works}
-        return Captures(arrays, requests.row_records(works[0], ids), named, self._provenance(works, selector))
+        origin = self._provenance(works, selector)
+        if acting or bound:
+            origin["acting"] = requests.acting_record(acting, bound, side)
+        return Captures(arrays, requests.row_records(works[0], ids), named, origin, findings)
 
     def logits(self, prompts: Sequence[str] | None = None, *, tokens: Sequence[Sequence[int]] | None = None) -> Floats:
         """Logits after the last token of each prompt: float32 [prompts, vocab]."""
@@ -157,6 +163,33 @@ class Model:
         return Generation(
             list(made.token_ids), stream.finish(), made.stopped, sampling.seed if sampling else None, findings
         )
+
+    def trace(
+        self,
+        prompt: str | None = None,
+        *,
+        tokens: Sequence[int] | None = None,
+        max_tokens: int = 0,
+        stop_at_eos: bool = True,
+        experiments: Sequence[Given] = (),
+        values: bool = False,
+        emit: Callable[[Event], None] | None = None,
+    ) -> Trace:
+        """Journal of every operation of one prompt's prefill and, with `max_tokens`, of its greedy continuation.
+
+        `values` adds norm and fingerprint of every output. `emit` is given the events as they come, in place of a list.
+        Bits and kernels are those of the same run without a trace. Raises as `generate` does.
+        """
+        ids = self._ids(None if prompt is None else [prompt], None if tokens is None else [tokens])
+        if isinstance(max_tokens, bool) or max_tokens < 0:
+            raise InputError(f"max_tokens {max_tokens!r}: expected an integer of at least 0")
+        self._check_context(ids, max_tokens)
+        events: list[Event] = []
+        tracer = Tracer(emit or events.append, route=self.route, residence=self._session.residence, values=values)
+        work = traced_work(ids[0], max_tokens, self.tokenizer.stop_ids if max_tokens and stop_at_eos else ())
+        result = self._run_whole(work, bind_experiments(experiments, 1), tracer=tracer)
+        tracer.finish()
+        return Trace.of(ids[0], events, result)
 
     def attention(
         self,
@@ -216,11 +249,15 @@ class Model:
         experiments: Sequence[Sequence[Experiment]] = (),
         listener: Listener | None = None,
         names: Sequence[int] = (0,),
+        tracer: Tracer | None = None,
     ) -> UnitResult:
         """Run one unit; raises for the first prompt that failed, by its number in `names`."""
-        runners = self._runners(experiments)
+        model, be, tracing = self._bound, self._session.backend, TracingState.DISABLED
+        if tracer is not None:
+            (model, be), tracing = traced(model, be, tracer), TracingState.ENABLED
+        runners = self._runners(experiments, tracing)
         with self._session.limits():
-            result = run_unit(self._bound, self._session.backend, work, runners, listener)
+            result = run_unit(model, be, work, runners, listener)
         for prompt in sorted(result.hook_failures):
             failure = runners[prompt].failure
             assert failure is not None, "the result names it"
@@ -229,10 +266,10 @@ class Model:
             raise _not_finite(names[prompt], why)
         return result
 
-    def _runners(self, experiments: Sequence[Sequence[Experiment]]) -> dict[int, Runner]:
-        return {
-            prompt: Runner(mine, self.context, TracingState.DISABLED) for prompt, mine in enumerate(experiments) if mine
-        }
+    def _runners(
+        self, experiments: Sequence[Sequence[Experiment]], tracing: TracingState = TracingState.DISABLED
+    ) -> dict[int, Runner]:
+        return {prompt: Runner(mine, self.context, tracing) for prompt, mine in enumerate(experiments) if mine}
 
     @cached_property
     def context(self) -> ModelContext:
@@ -304,12 +341,13 @@ class Model:
         works: tuple[CaptureWork, ...],
         acting: tuple[InterventionWork, ...],
         experiments: list[tuple[Experiment, ...]],
-    ) -> list[Floats]:
-        """Run all prompts in units; per capture, rows [layers, rows, width] in the caller's order."""
+    ) -> tuple[list[Floats], list[Finding]]:
+        """Run all prompts in units; per capture, rows [layers, rows, width] in the caller's order, and findings."""
         order = plan_order(ids)
         counts = [1 if works[0].pooled else len(at) for at in works[0].positions]
         starts = np.concatenate([[0], np.cumsum(counts)])
         out: list[Floats | None] = [None] * len(works)
+        findings: list[Finding] = []
         whole = UnitWork(tuple(ids), interventions=acting)
         private = least_private(whole, [bool(experiments)] * len(ids))
         ordered_private = None if private is None else [private[i] for i in order]
@@ -321,13 +359,15 @@ class Model:
                 interventions=tuple(requests.select_acting(w, chosen) for w in acting),
             )
             result = self._run_whole(unit, [experiments[i] for i in chosen] if experiments else (), names=chosen)
+            findings += [(chosen[prompt], name, found) for prompt, name, found in result.findings]
             places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen])
             for w, rows in enumerate(result.captures):
                 gathered = out[w]
                 if gathered is None:
                     gathered = out[w] = np.empty((rows.shape[0], int(starts[-1]), rows.shape[2]), np.float32)
                 gathered[:, places] = rows
-        return [rows for rows in out if rows is not None]
+        # by prompt; those of one prompt stay in the order of its experiments
+        return [rows for rows in out if rows is not None], sorted(findings, key=lambda finding: finding[0])
 
     def _provenance(self, works: tuple[CaptureWork, ...], position: Position) -> dict[str, Any]:
         return {
