@@ -20,6 +20,7 @@ NUMPY_KINDS: Final[dict[str, Any]] = {
     "int64": np.dtype("<i8"),
     "uint8": np.dtype("u1"),
     "float": np.dtype("<f4"),
+    "double": np.dtype("<f8"),
     "halffloat": np.dtype("<f2"),
     "bool": np.dtype("?"),
 }

@@ -67,12 +67,14 @@ def make_identity(plan: Plan, engine: EngineRecord, version: str) -> RunIdentity
 
 
 def plan_sha256(plan: Plan) -> str:
-    """Hash of units, token ids and resolved positions."""
+    """Hash of units, token ids, resolved positions and the tokens of scored texts."""
     digest = hashlib.sha256()
     for sample in plan.samples:
         digest.update(len(sample.tokens).to_bytes(4, "little") + sample.tokens.astype("<i4").tobytes())
     captures = [[c.name, c.site, c.layers, c.pooled, sha256_of(c.positions)] for c in plan.captures]
-    return sha256_of([[[u.start, u.end] for u in plan.units], digest.hexdigest(), captures, plan.max_tokens])
+    scores = [sha256_of(array) for array in plan.scores.arrays().values()]
+    units = [[u.start, u.end] for u in plan.units]
+    return sha256_of([units, digest.hexdigest(), captures, plan.max_tokens, scores])
 
 
 def enter(run_dir: Path, current: RunIdentity) -> None:

@@ -5,8 +5,9 @@ only a label that a stimulus does not have is null.
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -65,8 +66,47 @@ class CaptureRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """How likely texts are after the prompt of one sample; the fields are columns of `generations`."""
+
+    expected_log_probability: float = math.nan
+    """Natural logarithm of the expected text's probability; NaN where it was not scored, as -1 and no list below."""
+    expected_tokens: int = ABSENT
+    expected_bytes: int = ABSENT
+    expected_characters: int = ABSENT
+    expected_rank: int = ABSENT
+    """Rank of its first token, from 1."""
+    expected_token_ids: Sequence[int] = ()
+    expected_log_probabilities: Sequence[float] = ()
+    """Of each of its tokens."""
+    expected_ranks: Sequence[int] = ()
+    merged: bool = False
+    """The expected text merges with the end of the prompt when both are tokenised as one."""
+    choices: Sequence[str] = ()
+    choice_log_probabilities: Sequence[float] = ()
+    """Of each of the choices, as all lists here."""
+    choice_tokens: Sequence[int] = ()
+    choice_merged: Sequence[bool] = ()
+    choice: int = ABSENT
+    """Index of the likeliest choice by its log-probability; of equal ones, the first."""
+    choice_per_token: int = ABSENT
+    """The same by the mean per token."""
+    choice_per_byte: int = ABSENT
+    """The same by the mean per byte."""
+    choice_correct: bool = False
+    """The likeliest choice is the expected text, code point by code point."""
+    top_ids: Sequence[int] = ()
+    """The likeliest next tokens after the prompt, likeliest first."""
+    top_log_probabilities: Sequence[float] = ()
+
+
+NOT_SCORED: Final = ScoreRow()
+SCORE_COLUMNS: Final = tuple(field.name for field in fields(ScoreRow))
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRow:
-    """The continuation of one sample and how it compares with the expected text."""
+    """What the model said after one prompt, how it compares with the expected text, and how likely texts are."""
 
     sample_index: int
     stimulus_id: str
@@ -75,7 +115,7 @@ class GenerationRow:
     """New tokens only."""
     text: str
     stopped: str
-    """`stop` or `length`."""
+    """`stop` (a stopping token), `length` or `text` (a stop text); empty where nothing was generated."""
     expected: str | None = None
     expect_mode: str = "exact"
     correct: bool = False
@@ -83,6 +123,9 @@ class GenerationRow:
     match_raw: bool = False
     match_trimmed: bool = False
     match_nfc_trimmed: bool = False
+    seed: int = ABSENT
+    """What the random numbers come from, with the stimulus_id; -1 where none were drawn."""
+    score: ScoreRow = NOT_SCORED
 
 
 class Sample(Protocol):
@@ -117,13 +160,15 @@ def check_samples(sample_index: Ints, sample_start: int, sample_end: int) -> Non
 
 def generation_columns(rows: Sequence[GenerationRow]) -> dict[str, list[Any]]:
     """Columns of `generations`."""
-    same = ("sample_index", "stimulus_id", "prompt_tokens", "text", "stopped", "expect_mode")
+    same = ("sample_index", "stimulus_id", "prompt_tokens", "text", "stopped", "seed", "expect_mode")
     marks = ("correct", "match_raw", "match_trimmed", "match_nfc_trimmed")
-    return {name: [getattr(row, name) for row in rows] for name in (*same, *marks)} | {
+    scores = {name: [getattr(row.score, name) for row in rows] for name in SCORE_COLUMNS}
+    others: dict[str, list[Any]] = {
         "token_ids": [list(row.token_ids) for row in rows],
         "has_expected": [row.expected is not None for row in rows],
         "expected": [row.expected or "" for row in rows],
     }
+    return {name: [getattr(row, name) for row in rows] for name in (*same, *marks)} | scores | others
 
 
 def stimulus_columns(samples: Sequence[Sample], labels: Sequence[str]) -> dict[str, list[Any]]:

@@ -78,8 +78,32 @@ def generations_schema() -> Any:
             _field("token_ids", _list(pa.int32())),
             *(_field(name, pa.string()) for name in text),
             *(_field(name, pa.bool_()) for name in marks),
+            _field("seed", pa.int64()),
+            *(_field(name, kind) for name, kind in _score_kinds().items()),
         ]
     )
+
+
+def _score_kinds() -> dict[str, Any]:
+    """Types of the columns that `pipelines.rows.ScoreRow` describes."""
+    counts = ("expected_tokens", "expected_bytes", "expected_characters", "expected_rank")
+    chosen = ("choice", "choice_per_token", "choice_per_byte")
+    return {
+        "expected_log_probability": pa.float64(),
+        **dict.fromkeys(counts, pa.int32()),
+        "expected_token_ids": _list(pa.int32()),
+        "expected_log_probabilities": _list(pa.float64()),
+        "expected_ranks": _list(pa.int32()),
+        "merged": pa.bool_(),
+        "choices": _list(pa.string()),
+        "choice_log_probabilities": _list(pa.float64()),
+        "choice_tokens": _list(pa.int32()),
+        "choice_merged": _list(pa.bool_()),
+        **dict.fromkeys(chosen, pa.int32()),
+        "choice_correct": pa.bool_(),
+        "top_ids": _list(pa.int32()),
+        "top_log_probabilities": _list(pa.float64()),
+    }
 
 
 def stimuli_schema(labels: Sequence[str]) -> Any:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ember.work import Floats, Produced
-from pipelines.rows import CaptureRows, GenerationRow
+from pipelines.rows import ABSENT, NOT_SCORED, CaptureRows, GenerationRow, ScoreRow
 from pipelines.stimuli.expect import compare
 from pipelines.unit_file import CaptureTable, UnitFile
 
@@ -46,23 +46,40 @@ def capture_rows(units: UnitFile, capture: CaptureTable, start: int, good: list[
     )
 
 
-def generation_row(units: UnitFile, sample: int, produced: Produced, tokenizer: "Tokenizer") -> GenerationRow:
-    """Decode a continuation and compare it with what was expected; a stopping token is no part of the text."""
-    ids = list(produced.token_ids)
-    shown = ids[:-1] if produced.stopped == "stop" else ids
-    text, expected, mode = tokenizer.decode(shown), units.expected[sample], units.expect_modes[sample]
-    match = compare(expected, text, mode) if expected is not None else None  # type: ignore[arg-type]
+def generation_row(
+    units: UnitFile, sample: int, produced: Produced | None, tokenizer: "Tokenizer", score: ScoreRow = NOT_SCORED
+) -> GenerationRow:
+    """Decode a continuation and compare it with what was expected; what stopped it is no part of the text.
+
+    `produced` is None where nothing was to be generated: there is then nothing to compare.
+    """
+    ids = list(produced.token_ids) if produced else []
+    stopped = produced.stopped if produced else ""
+    text = _text(units, ids[:-1] if stopped == "stop" else ids, tokenizer)
+    expected, mode = units.expected[sample], units.expect_modes[sample]
+    match = compare(expected, text, mode, units.compare_steps) if produced and expected is not None else None  # type: ignore[arg-type]
     return GenerationRow(
         sample_index=sample,
         stimulus_id=units.ids[sample],
         prompt_tokens=len(units.prompt(sample)),
         token_ids=ids,
         text=text,
-        stopped=produced.stopped,
+        stopped=stopped,
         expected=expected,
         expect_mode=mode,
         correct=bool(match and match.correct),
         match_raw=bool(match and match.raw),
         match_trimmed=bool(match and match.trimmed),
         match_nfc_trimmed=bool(match and match.nfc),
+        seed=units.choosing.seed if produced and units.choosing.samples else ABSENT,
+        score=score,
     )
+
+
+def _text(units: UnitFile, ids: list[int], tokenizer: "Tokenizer") -> str:
+    """The text of new tokens, up to the first stop text in it."""
+    if not units.choosing.stop:
+        return tokenizer.decode(ids)
+    found = tokenizer.decode_bytes(ids)
+    ends = [at for at in (found.find(stop.encode()) for stop in units.choosing.stop) if at >= 0]
+    return found[: min(ends, default=len(found))].decode(errors="replace")

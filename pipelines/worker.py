@@ -25,12 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from ember.errors import EmberError, GGUFError
+from ember.generate import TextStream
 from ember.gguf import GGUFFile
 from ember.work import CaptureWork, UnitResult
 from pipelines import journal, placing, shards
 from pipelines.errors import RunError
 from pipelines.parts import PartFile
 from pipelines.receipts import NON_FINITE, Failure, Receipt, commit, holds, read
+from pipelines.score_rows import score_rows
 from pipelines.tasks import EngineRecord, EngineSettings, UnitRecord, UnitTask, deciding_numerics
 from pipelines.unit_file import UnitFile, read_unit_file
 from pipelines.unit_rows import capture_rows, generation_row
@@ -133,7 +135,10 @@ def _compute(task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
     model = _open_for_run(task.engine)
     model.file.check_unchanged()
     journal.note_worker(run_dir, "forward", piece=task.piece, number=task.number, start=task.start, end=task.end)
-    result: UnitResult = model.run_unit(units.work(task.start, task.end, task.guard_positions))
+    result: UnitResult = model.run_unit(
+        units.work(task.start, task.end, task.guard_positions),
+        listener=_stopper(units, task.end - task.start, model.tokenizer),
+    )
     model.file.check_unchanged()
     measured = result.guard_nll is not None and math.isfinite(result.guard_nll)
     parts = tuple(_write(model, task, run_dir, attempt, units, result))
@@ -168,6 +173,18 @@ def _open_for_run(settings: EngineSettings) -> Any:
         raise RunError(str(error)) from error
 
 
+def _stopper(units: UnitFile, prompts: int, tokenizer: Any) -> Any:
+    """What ends a continuation at a stop text; None where the config names none."""
+    if not units.choosing.stop:
+        return None
+    streams = [TextStream(tokenizer, units.choosing.stop, units.stop_ids, None) for _ in range(prompts)]
+
+    def listen(prompt: int, token: int, token_ids: list[int]) -> bool:
+        return streams[prompt].take(prompt, token, token_ids)
+
+    return listen
+
+
 def _place(layer: int, site: str) -> str:
     return f"layer {layer} ({site})" if layer >= 0 else site
 
@@ -187,8 +204,10 @@ def _write(
     ):
         if wanted:
             parts.append(write(run_dir, task.piece, attempt, wanted, dtype=task.dtype, **where))
-    if units.max_tokens:
-        told = [generation_row(units, task.start + i, result.produced[i], model.tokenizer) for i in good]
+    if units.answers:
+        scores = score_rows(units, task.start, task.end, result)
+        produced: list[Any] = list(result.produced) or [None] * (task.end - task.start)
+        told = [generation_row(units, task.start + i, produced[i], model.tokenizer, scores[i]) for i in good]
         parts.append(shards.write_generations(run_dir, task.piece, attempt, told, **where))
     return parts
 

@@ -51,12 +51,12 @@ class FaultyModel:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def run_unit(self, work: UnitWork) -> UnitResult:
+    def run_unit(self, work: UnitWork, *more: Any, **named: Any) -> UnitResult:
         """Run a unit, unless the fault has its way."""
         fault = self._fault
         if fault and any(fault.mark in self._model.tokenizer.decode(prompt) for prompt in work.prompts):
             self._go_wrong(fault)
-        return self._model.run_unit(work)
+        return self._model.run_unit(work, *more, **named)
 
     def _go_wrong(self, fault: Fault) -> None:
         if fault.tally:

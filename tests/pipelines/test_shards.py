@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import random
 import shutil
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from pipelines import placing, shards
 from pipelines.content import hash_file
 from pipelines.errors import RunError
 from pipelines.parts import part_path
-from pipelines.rows import GenerationRow
+from pipelines.rows import SCORE_COLUMNS, GenerationRow, ScoreRow
 from tests.foundry.fake_run import CAPTURES, capture_rows, generation_row, make_run, make_samples
 from tests.foundry.plain_rows import WRITE, rows_of, write
 
@@ -195,7 +196,9 @@ def test_generations_say_what_was_produced_and_how_it_compares(tmp_path: Path) -
         GenerationRow(0, "s0", 3, [], "", "stop"),
     ]
     part = shards.write_generations(tmp_path, 0, "a0", rows, **WRITE)
-    assert pq.read_table(tmp_path / part.path).to_pylist() == [
+    found = pq.read_table(tmp_path / part.path)
+    assert [name for name in found.column_names if name not in SCORE_COLUMNS][-1] == "seed"
+    assert found.drop_columns([*SCORE_COLUMNS, "seed"]).to_pylist() == [
         {
             "sample_index": 0, "stimulus_id": "s0", "prompt_tokens": 3, "token_ids": [], "text": "", "stopped": "stop",
             "expected": "", "expect_mode": "exact", "has_expected": False, "correct": False,
@@ -207,6 +210,28 @@ def test_generations_say_what_was_produced_and_how_it_compares(tmp_path: Path) -
             "match_raw": False, "match_trimmed": True, "match_nfc_trimmed": True,
         },
     ]  # fmt: skip
+
+
+def test_scores_come_back_as_they_were(tmp_path: Path) -> None:
+    score = ScoreRow(
+        -2.5, 2, 4, 3, 7, (5, 6), (-1.25, -1.25), (7, 1), True,
+        (" a", "كتب"), (-2.5, -0.1), (1, 2), (False, True), 1, 1, 0, False, (9, 3, 4), (-0.5, -1.5, -2.5),
+    )  # fmt: skip
+    rows = [
+        GenerationRow(0, "s0", 3, [], "", ""),
+        GenerationRow(1, "s1", 4, [5], "x", "text", seed=2**63 - 1, score=score),
+    ]
+    part = shards.write_generations(tmp_path, 0, "a0", rows, **WRITE)
+    bare, full = pq.read_table(tmp_path / part.path).to_pylist()
+    assert {name: full[name] for name in SCORE_COLUMNS} == {
+        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(score).items()
+    }
+    assert (full["seed"], bare["seed"], bare["expected_rank"], bare["choice"]) == (2**63 - 1, -1, -1, -1)
+    assert math.isnan(bare["expected_log_probability"])
+    assert [bare[name] for name in SCORE_COLUMNS if isinstance(getattr(score, name), tuple)] == [[]] * 9
+    frame = pd.read_parquet(tmp_path / part.path)
+    assert frame["expected_log_probability"].dtype == np.float64
+    assert frame["choice_log_probabilities"][1].tolist() == [-2.5, -0.1]
 
 
 def test_one_schema_even_where_a_part_has_only_empty_values(tmp_path: Path) -> None:
@@ -304,7 +329,7 @@ def test_bytes_do_not_depend_on_process_attempt_order_or_place(tmp_path: Path) -
     script = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from dataclasses import replace
+from dataclasses import asdict, replace
 from tests.foundry.plain_rows import rows_of, write
 c = rows_of(40)
 names = "sample_index step position token_id produced_id is_special".split()
