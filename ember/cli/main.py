@@ -23,6 +23,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "tokenize": ("ember.cli.tokenize:tokenize", "Show ids, pieces and byte offsets of a text."),
     "capture": ("ember.cli.capture:capture", "Write hidden states of prompts to a .npy or .npz file."),
     "generate": ("ember.cli.generate:generate", "Continue a prompt greedily."),
+    "trace": ("ember.cli.trace:trace", "Write a journal of every operation of a prompt, or sum one up."),
     "validate": ("ember.cli.validate:validate", "Compare every site of every layer with a reference."),
 }
 PLUGIN_HELP: Final = {"pipeline": "Run stimulus sets through a model: run, plan, status, verify, schema."}

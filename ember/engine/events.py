@@ -4,6 +4,7 @@ Names follow from what a family's code says of each operation (a weight's name, 
 of its own to be traced: docs/reference/trace.md lists the outcome family by family.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -56,7 +57,9 @@ class Event:
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "values"}
         plain["input_shape"], plain["output_shape"] = list(self.input_shape), list(self.output_shape)
         if self.values is not None:
-            plain |= {"norm": self.values.norm, "fingerprint": self.values.fingerprint}
+            # JSON has no NaN and no infinity
+            norm = self.values.norm if math.isfinite(self.values.norm) else None
+            plain |= {"norm": norm, "fingerprint": self.values.fingerprint}
         return plain
 
 
