@@ -19,6 +19,7 @@ from pipelines.parts import PartFile
 from pipelines.pieces import split_pieces
 from pipelines.plan import Plan
 from pipelines.receipts import Receipt
+from pipelines.scoring import generation_record, scoring_record
 from pipelines.standing_files import replace_file
 from pipelines.state import RUNTIME
 from pipelines.tasks import EngineRecord
@@ -116,6 +117,8 @@ def make_origin(plan: Plan, identity: RunIdentity, engine: EngineRecord, done: S
         numerics=numerics | {"versions": numerics.get("versions", {}) | {"ember": identity.ember}},
         validation=_shown(plan, numerics["route"], smoke=measured is not None and measured.passed),
         guard=dict(measured.record) if measured else None,
+        generation=generation_record(plan.config.generate, plan.config.score),
+        scoring=scoring_record(plan.config.score, plan.scores),
     )
 
 

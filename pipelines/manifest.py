@@ -94,6 +94,10 @@ class Origin:
     """What has been shown for this family, its types and route: `rung`, `by_type`, `models` (docs/validation.md)."""
     guard: Record | None
     """What the smoke guard measured; None when it was off."""
+    generation: Record | None = None
+    """How new tokens were chosen, what ended them, how texts are compared; None where nothing was generated."""
+    scoring: Record | None = None
+    """What was scored and by which rule; None where nothing was."""
 
 
 @dataclass(frozen=True, slots=True)

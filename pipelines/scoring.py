@@ -6,21 +6,25 @@ ids as fed, so that the plan knows every row and refuses what does not fit.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ember.card import ModelCard
 from ember.errors import InputError
 from ember.scoring import RULE, cut_continuations
-from pipelines.config.answers import EXPECTED, ScoreConfig
+from pipelines.config.answers import EXPECTED, GenerateConfig, ScoreConfig
 from pipelines.continuations import NOTHING, ContinuationTable, SampleTexts
 from pipelines.errors import ConfigError
 from pipelines.plan_checks import refusal
+from pipelines.stimuli.expect import TRIM
 from pipelines.stimuli.record import Stimulus
 from pipelines.stimuli.templates import Template, fill, parse_template
 from pipelines.tokenized import Tokenized
 
 if TYPE_CHECKING:
     from ember.tokenizer import Tokenizer
+
+GREEDY: Final = "likeliest token, lowest id among equal ones"
+DRAWN: Final = "temperature, top_k, top_p, softmax, inverse CDF; Philox keyed by (seed, stimulus_id)"
 
 
 def plan_scores(
@@ -67,8 +71,8 @@ def extra_rows(table: ContinuationTable) -> list[int]:
 
 
 def scoring_record(config: ScoreConfig | None, table: ContinuationTable) -> dict[str, Any] | None:
-    """Say for the manifest what was scored and by which rule; None without a `score` section."""
-    if config is None:
+    """Say for the manifest what was scored and by which rule; None where nothing was."""
+    if config is None or not config.measures:
         return None
     return {
         "boundary_rule": RULE,
@@ -77,8 +81,17 @@ def scoring_record(config: ScoreConfig | None, table: ContinuationTable) -> dict
         "expected": config.expected,
         "logarithm": "natural",
         "merged": int(table.merged.sum()),
-        "normalize": ["trim", *(step for step in config.normalize)],
         "top_k": config.top_k,
+    }
+
+
+def generation_record(config: GenerateConfig | None, score: ScoreConfig | None) -> dict[str, Any] | None:
+    """Say for the manifest how tokens were chosen and continuations judged; None where nothing was generated."""
+    if config is None:
+        return None
+    return config.model_dump(mode="json") | {
+        "chosen": DRAWN if config.samples else GREEDY,
+        "normalize": [TRIM, *(score.normalize if score else ())],
     }
 
 

@@ -14,6 +14,8 @@ from pipelines.stimuli.arabic import strip_marks
 from pipelines.stimuli.record import ExpectMode
 
 Step = Literal["nfc", "strip_diacritics", "strip_tatweel"]
+TRIM: Final = "trim"
+"""How records name the first step, which is always taken: white space around a text is removed."""
 TATWEEL: Final = "\u0640"
 STEPS: Final[dict[str, Callable[[str], str]]] = {
     "nfc": lambda text: unicodedata.normalize("NFC", text),
