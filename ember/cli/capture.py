@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import click
-import numpy as np
 
 import ember
-from ember.capture import Captures
 from ember.cli import options
+from ember.cli.arrays import check_out, write_captures
 from ember.errors import InputError
+from ember.hooks.loading import load_experiment
 
 
 @click.command(epilog='Example: ember capture builtin:sarf-nano "الجذر ك ت ب" --out states.npz')
@@ -20,6 +20,12 @@ from ember.errors import InputError
 @click.option(
     "--position", default="last", show_default=True, help="`last`, `all`, `mean`, or an index; -1 is the last."
 )
+@click.option("--experiment", "specs", multiple=True, metavar="SPEC", help="NAME or module:Class. May be repeated.")
+@click.option(
+    "--observe",
+    type=click.Choice(["before", "after"]),
+    help="With an experiment that changes values: which side of what it does at a captured site.",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="A .npz, or .npy for a single site.")
 @options.engine
 @options.as_json
@@ -29,42 +35,34 @@ def capture(
     sites: tuple[str, ...],
     layers: str,
     position: str,
+    specs: tuple[str, ...],
+    observe: str | None,
     out: Path,
     route: str,
     threads: int | None,
     as_json: bool,
 ) -> None:
     """Write the hidden states of PROMPTS to a file, and where they come from to OUT.json."""
-    if out.suffix not in (".npz", ".npy") or (out.suffix == ".npy" and len(sites) > 1):
-        raise InputError(f"--out {out}: expected a .npz, or a .npy with a single site")
+    check_out(out, len(sites))
+    experiments = [load_experiment(spec) for spec in specs]
     opened = ember.open(model, route=route, threads=threads)  # type: ignore[arg-type]
     options.say_notes(opened.notes())
-    found = opened.capture(list(prompts), site=list(sites), layers=_layers(layers), position=_position(position))
-    _write(out, found)
-    beside = out.with_suffix(out.suffix + ".json")
-    try:
-        beside.write_text(json.dumps(found.provenance, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{beside}: cannot be written: {error.strerror}") from error
-    shapes = {site: list(found[site].shape) for site in sites}
-    click.echo(
-        json.dumps({"out": str(out), "origin": str(beside), "shapes": shapes}) if as_json else _told(out, shapes)
+    found = opened.capture(
+        list(prompts),
+        site=list(sites),
+        layers=_layers(layers),
+        position=_position(position),
+        experiments=experiments,
+        observe=observe,
     )
+    beside = write_captures(out, found, experiments)
+    shapes = {site: list(found[site].shape) for site in sites}
+    record = json.dumps({"out": str(out), "origin": str(beside), "shapes": shapes}, ensure_ascii=False)
+    options.say((record if as_json else _told(out, shapes)) + "\n")
 
 
 def _told(out: Path, shapes: dict[str, list[int]]) -> str:
     return "\n".join([f"{site} {shape} float32" for site, shape in shapes.items()] + [f"written to {out}"])
-
-
-def _write(out: Path, found: Captures) -> None:
-    try:
-        with out.open("wb") as file:
-            if out.suffix == ".npy":
-                np.save(file, next(iter(found.arrays.values())))
-            else:
-                np.savez(file, allow_pickle=False, rows=found.rows, **dict(found.arrays))
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written: {error.strerror}") from error
 
 
 def _layers(text: str) -> str | list[int]:

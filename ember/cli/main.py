@@ -22,8 +22,10 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     ),
     "tokenize": ("ember.cli.tokenize:tokenize", "Show ids, pieces and byte offsets of a text."),
     "capture": ("ember.cli.capture:capture", "Write hidden states of prompts to a .npy or .npz file."),
-    "generate": ("ember.cli.generate:generate", "Continue a prompt greedily."),
+    "logits": ("ember.cli.logits:logits", "Show the likeliest next tokens of prompts, or write all logits."),
+    "generate": ("ember.cli.generate:generate", "Continue a prompt, draw tokens, or talk."),
     "trace": ("ember.cli.trace:trace", "Write a journal of every operation of a prompt, or sum one up."),
+    "demo": ("ember.cli.demo:demo", "See the built-in model form Arabic words from roots."),
     "validate": ("ember.cli.validate:validate", "Compare every site of every layer with a reference."),
 }
 PLUGIN_HELP: Final = {"pipeline": "Run stimulus sets through a model: run, plan, status, verify, schema."}

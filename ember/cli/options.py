@@ -1,6 +1,7 @@
 """Options that several verbs share."""
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 import click
@@ -14,6 +15,31 @@ route = click.option(
 )
 threads = click.option("--threads", type=click.IntRange(min=1), default=None, help="BLAS threads; default: all cores.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
+
+
+def say(text: str) -> None:
+    """Write text to standard output at once and as it is: in UTF-8, whatever the terminal's language is set to."""
+    click.echo(text.encode(), nl=False)
+
+
+class Line:
+    """A line of standard output that grows piece by piece, and is ended however the writing of it ends."""
+
+    def __init__(self, *, shown: bool = True) -> None:
+        self._shown, self._begun = shown, False
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        if self._shown and (self._begun or kind is None):
+            say("\n")
+
+    def add(self, piece: str) -> None:
+        """Show a piece of text."""
+        if self._shown and piece:
+            self._begun = True
+            say(piece)
 
 
 def say_notes(notes: list[str]) -> None:
