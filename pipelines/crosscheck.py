@@ -29,11 +29,13 @@ class Stimuli:
     """All token ids, sample after sample."""
     starts: NDArray[np.int64]
     """[samples + 1] where each sample's tokens start."""
+    expected: Any
+    """Arrow column."""
 
     @classmethod
     def of(cls, table: tables.Table) -> "Stimuli":
         """Take them from a run's table of stimuli."""
-        return cls(table["id"], *tables.ragged(table, "token_ids"))
+        return cls(table["id"], *tables.ragged(table, "token_ids"), table["expected"])
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ def group_problems(group: tables.Table, stimuli: Stimuli) -> Iterator[str]:
         return
     if not tables.same_texts(group["stimulus_id"], stimuli.ids, samples):
         yield "a stimulus_id is not the one that stimuli.parquet gives to its sample_index"
+    if "expected" in group.column_names and not tables.same_texts(group["expected"], stimuli.expected, samples):
+        yield "an expected text is not the one that stimuli.parquet gives to its sample"
     yield from _token_problems(group, samples, stimuli)
 
 

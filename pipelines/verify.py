@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipelines import placing, tables
+from pipelines.answer_checks import answer_problems
 from pipelines.content import ContentHasher
 from pipelines.crosscheck import (
     PartRows,
@@ -163,6 +164,8 @@ class _Checker:
                 yield from group_problems(group, self._stimuli)
                 if part.table != "generations":
                     rows.add(group)
+            if part.table == "generations":
+                yield from answer_problems(group, self._manifest.origin.generation)
         if part.table == STIMULI:
             yield from self._take_stimuli(path)
         elif self._stimuli is None or not 0 <= part.sample_start <= part.sample_end <= self._manifest.samples:
