@@ -117,9 +117,7 @@ def _stimulus_bytes(sample: Any) -> int:
 def _captured(plan: Plan, unit: PlannedUnit) -> int:
     total = 0
     for capture in plan.captures:
-        places = capture.positions[unit.start : unit.end]
-        rows = len(places) if capture.pooled else sum(map(len, places))
-        total += rows * len(capture.layers) * _width(plan, capture.site) * FLOAT
+        total += capture.rows_of(unit.start, unit.end) * len(capture.layers) * _width(plan, capture.site) * FLOAT
     return total
 
 

@@ -6,23 +6,23 @@ becomes one part file of every table, and is the same whatever number of workers
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ember.assets_path import resolve_model
 from ember.card import ModelCard
-from ember.errors import InputError, ModelError
+from ember.errors import ModelError
 from ember.gguf import GGUFFile, open_gguf
 from ember.models import read_model
-from ember.positions import resolve
-from ember.sites import NO_LAYER, SITES
 from ember.tokenizer import load_tokenizer
-from ember.units import cut_units, default_unit_rows, plan_order, shared_prefix
+from ember.units import build_tree, cut_units, default_unit_rows, plan_order, shared_prefix
 from ember.work import Tokens
+from pipelines.captures import PlannedCapture
 from pipelines.continuations import GREEDY, Choosing, ContinuationTable
-from pipelines.errors import ConfigError
+from pipelines.hooks import HookPlan, hook_notes, plan_hooks
 from pipelines.pieces import Piece
-from pipelines.plan_checks import notes_on, refusal, refuse_unfit
+from pipelines.plan_checks import notes_on, refuse_unfit
 from pipelines.scoring import extra_rows, plan_scores, score_notes
 from pipelines.stimuli import build_set
 from pipelines.stimuli.checks import find
@@ -31,7 +31,7 @@ from pipelines.tokenized import Offsets, special_ids, tokenize
 
 if TYPE_CHECKING:
     from ember.tokenizer import Tokenizer
-    from pipelines.config import CaptureConfig, RunConfig
+    from pipelines.config import RunConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +64,6 @@ class PlannedSample:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedCapture:
-    """A capture with its layers counted out and its positions resolved for every sample."""
-
-    name: str
-    site: str
-    layers: tuple[int, ...]
-    pooled: bool
-    positions: tuple[tuple[int, ...], ...]
-    """For each sample, token indices."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of the whole run at each layer."""
-        return len(self.positions) if self.pooled else sum(map(len, self.positions))
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedUnit:
     """A range of samples that run together."""
 
@@ -108,7 +91,7 @@ class Plan:
     source: ModelSource
     samples: tuple[PlannedSample, ...]
     units: tuple[PlannedUnit, ...]
-    captures: tuple[PlannedCapture, ...]
+    hooks: HookPlan
     scores: ContinuationTable
     """Texts to score after each prompt."""
     unit_rows: int
@@ -116,6 +99,16 @@ class Plan:
     """Ids among the prompts' tokens that are control tokens."""
     notes: tuple[str, ...]
     """What deserves a look before the run; none of it stops one."""
+
+    @property
+    def captures(self) -> tuple[PlannedCapture, ...]:
+        """What is taken out of the model."""
+        return self.hooks.captures
+
+    @property
+    def changes_first_unit(self) -> bool:
+        """Whether something changes states of the first unit, so that its predictions are not the model's own."""
+        return any(self.hooks.changed(sample) for sample in range(self.units[0].start, self.units[0].end))
 
     @property
     def rows(self) -> int:
@@ -190,62 +183,45 @@ def make_plan(config: "RunConfig") -> Plan:
     refuse_unfit(tokenized, source.card, max_tokens)
     ordered = [tokenized[i] for i in plan_order([t.tokens for t in tokenized])]
     samples = tuple(PlannedSample(i, t.stimulus, t.tokens, t.offsets, t.span_tokens) for i, t in enumerate(ordered))
-    captures = tuple(_plan_capture(capture, samples, source.card) for capture in config.hooks.capture)
+    hooks = plan_hooks(config.hooks, samples, source.card, max_tokens)
     scores = plan_scores(config.score, ordered, source.tokenizer, source.card, parse_special=parse_special)
-    unit_rows, units = plan_units([sample.tokens for sample in samples], config.engine.unit_rows, extra_rows(scores))
+    prompts = [sample.tokens for sample in samples]
+    private = hooks.private_from([len(prompt) for prompt in prompts])
+    unit_rows, units = plan_units(prompts, config.engine.unit_rows, extra_rows(scores), private)
     notes = [*source.card.notes(), *source.tokenizer.warnings]
     notes += [*notes_on(ordered, source.tokenizer, parse_special=parse_special), *score_notes(config.score, scores)]
+    notes += hook_notes(hooks)
     # The last token of all prompts, which notes_on compares, says more than their last character.
     notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
     special = special_ids(ordered, source.tokenizer)
-    return Plan(config, source, samples, units, captures, scores, unit_rows, special, tuple(notes))
+    return Plan(config, source, samples, units, hooks, scores, unit_rows, special, tuple(notes))
 
 
 def plan_units(
-    prompts: Sequence[Tokens], unit_rows: int | None, extra: Sequence[int] | None = None
+    prompts: Sequence[Tokens],
+    unit_rows: int | None,
+    extra: Sequence[int] | None = None,
+    private: Sequence[int] | None = None,
 ) -> tuple[int, tuple[PlannedUnit, ...]]:
     """Cut prompts, in plan order, into units; returns the row limit in use and the units.
 
-    `extra` counts the rows that each prompt's scored texts add.
+    `extra` counts the rows that each prompt's scored texts add; `private` says from which position on each prompt
+    shares nothing.
     """
     extra = extra or [0] * len(prompts)
-    fresh = [len(prompt) - (shared_prefix(prompts[i - 1], prompt) if i else 0) for i, prompt in enumerate(prompts)]
-    limit = unit_rows or default_unit_rows(sum(fresh) + sum(extra))
+    limit = unit_rows or default_unit_rows(shared_rows(prompts, private) + sum(extra))
     units = []
-    for index, (start, end) in enumerate(cut_units(prompts, limit, extra_rows=extra)):
-        shared = len(prompts[start]) + sum(fresh[start + 1 : end])
+    for index, (start, end) in enumerate(cut_units(prompts, limit, private, extra)):
+        shared = shared_rows(prompts[start:end], private and private[start:end])
         rows = sum(map(len, prompts[start:end]))
         units.append(PlannedUnit(index, start, end, rows, shared, sum(extra[start:end])))
     return limit, tuple(units)
 
 
-def resolve_layers(name: str, layers: Any, site: str, n_layers: int) -> tuple[int, ...]:
-    """Layers of a capture in ascending order, negatives counted from the end; raises ConfigError out of range."""
-    if not SITES[site].per_layer:
-        return (NO_LAYER,)
-    if layers == "all":
-        return tuple(range(n_layers))
-    outside = [layer for layer in layers if not -n_layers <= layer < n_layers]
-    if outside:
-        raise ConfigError(
-            f"capture {name!r}: layers {outside} do not exist; "
-            f"the model has {n_layers}, counted from 0 to {n_layers - 1} (or -{n_layers} to -1)"
-        )
-    return tuple(sorted({layer % n_layers for layer in layers}))
-
-
-def _plan_capture(capture: "CaptureConfig", samples: Sequence[PlannedSample], card: ModelCard) -> PlannedCapture:
-    layers = resolve_layers(capture.name, capture.layers, capture.site, card.n_layers)
-    positions, missing = [], []
-    for sample in samples:
-        try:
-            positions.append(resolve(capture.position, len(sample.tokens), sample.span_tokens))
-        except InputError as error:
-            missing.append(f"{sample.stimulus.id!r} ({error})")
-    if missing:
-        raise refusal(
-            f"without the position that capture {capture.name!r} asks for",
-            missing,
-            "change the capture's position or these stimuli",
-        )
-    return PlannedCapture(capture.name, capture.site, layers, capture.position.pooled, tuple(positions))
+def shared_rows(prompts: Sequence[Tokens], private: Sequence[int] | None) -> int:
+    """Token rows of prompts in plan order, equal prefixes counted once."""
+    if private is not None:
+        return len(build_tree(prompts, private).tokens)
+    # among sorted prompts the longest common prefix is that with the one before
+    common = sum(shared_prefix(before, prompt) for before, prompt in pairwise(prompts))
+    return sum(map(len, prompts)) - common

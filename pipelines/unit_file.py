@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ember.work import CaptureWork, Tokens, UnitWork
+from ember.work import CaptureWork, Observe, Tokens, UnitWork
 from pipelines import placing
 from pipelines.continuations import GREEDY, NOTHING_SCORED, Choosing, ContinuationTable
+from pipelines.hook_tables import ExperimentTable, InterventionTable, ReadRows, decode, encode, no_rows
 from pipelines.state import PLANS
 
 if TYPE_CHECKING:
@@ -39,6 +40,17 @@ class CaptureTable:
     positions: Ints
     starts: Starts
     """[samples + 1] where each sample's positions start."""
+    observe: Observe = "after"
+    step: int | None = None
+    """A generated step, or ALL_STEPS; None for tokens of the prompt."""
+    on_steps: tuple[bool, ...] = ()
+    """With `step`: [samples] whether a sample's steps are captured."""
+
+    def work(self, samples: range) -> CaptureWork:
+        """What the engine is to take from a unit."""
+        positions = tuple(tuple(self.of(i).tolist()) for i in samples)
+        on_steps = self.on_steps[samples.start : samples.stop]
+        return CaptureWork(self.site, self.layers, positions, self.pooled, self.observe, self.step, on_steps)
 
     def of(self, sample: int) -> Ints:
         """Token indices of one sample."""
@@ -63,6 +75,8 @@ class UnitFile:
     scores: ContinuationTable = NOTHING_SCORED
     top_k: int = 0
     """Likeliest first tokens to keep after each prompt; 0: none."""
+    interventions: tuple[InterventionTable, ...] = ()
+    experiments: tuple[ExperimentTable, ...] = ()
     compare_steps: tuple[str, ...] = ()
     """What is done to texts before they are compared, beside trimming (`pipelines.stimuli.expect.STEPS`)."""
 
@@ -75,18 +89,16 @@ class UnitFile:
         """Token ids of one sample."""
         return self.tokens[self.starts[sample] : self.starts[sample + 1]]
 
-    def work(self, start: int, end: int, guard_positions: int) -> UnitWork:
-        """What the engine is to do for samples [start, end)."""
+    def work(self, start: int, end: int, guard_positions: int, read_rows: ReadRows = no_rows) -> UnitWork:
+        """What the engine is to do for samples [start, end); `read_rows` fetches rows of finished runs."""
         samples = range(start, end)
         return UnitWork(
             prompts=tuple(self.prompt(i) for i in samples),
-            captures=tuple(
-                CaptureWork(c.site, c.layers, tuple(tuple(c.of(i).tolist()) for i in samples), c.pooled)
-                for c in self.captures
-            ),
+            captures=tuple(capture.work(samples) for capture in self.captures),
             max_tokens=self.max_tokens,
             stop_ids=self.stop_ids,
             guard_positions=guard_positions,
+            interventions=tuple(one for act in self.interventions for one in act.works(start, end, read_rows)),
             sampling=self.choosing.work(self.ids[start:end]),
             continuations=self.scores.work(start, end),
             top_k=self.top_k,
@@ -116,10 +128,19 @@ def read_unit_file(path: Path) -> UnitFile:
         told = json.loads(arrays["told"].tobytes())
         captures = tuple(
             CaptureTable(
-                c["name"], c["site"], tuple(c["layers"]), c["pooled"], arrays[f"positions{i}"], arrays[f"starts{i}"]
+                c["name"],
+                c["site"],
+                tuple(c["layers"]),
+                c["pooled"],
+                arrays[f"positions{i}"],
+                arrays[f"starts{i}"],
+                c["observe"],
+                c["step"],
+                tuple(arrays[f"on_steps{i}"].tolist()),
             )
             for i, c in enumerate(told["captures"])
         )
+        interventions, experiments = decode(arrays, told["hooks"])
         return UnitFile(
             tokens=arrays["tokens"],
             starts=arrays["starts"],
@@ -134,6 +155,8 @@ def read_unit_file(path: Path) -> UnitFile:
             scores=ContinuationTable.read(arrays, told["choices"]),
             top_k=told["top_k"],
             compare_steps=tuple(told["compare_steps"]),
+            interventions=interventions,
+            experiments=experiments,
         )
 
 
@@ -142,8 +165,11 @@ def _encode(plan: "Plan") -> bytes:
     arrays: dict[str, NDArray[Any]] = {"tokens": tokens, "starts": starts}
     for i, capture in enumerate(plan.captures):
         arrays[f"positions{i}"], arrays[f"starts{i}"] = _joined(capture.positions)
+        arrays[f"on_steps{i}"] = np.array(capture.on_steps, np.bool_)
     arrays |= plan.scores.arrays()
-    arrays["told"] = np.frombuffer(json.dumps(_told(plan), sort_keys=True).encode(), np.uint8)
+    acting, hooks = encode(plan.hooks.interventions, plan.hooks.experiments)
+    arrays |= acting
+    arrays["told"] = np.frombuffer(json.dumps(_told(plan) | {"hooks": hooks}, sort_keys=True).encode(), np.uint8)
     buffer = io.BytesIO()
     # Fixed order and np.savez's fixed dates: the same plan gives the same bytes.
     np.savez(buffer, allow_pickle=False, **arrays)
@@ -157,7 +183,8 @@ def _told(plan: "Plan") -> dict[str, Any]:
         "expect_modes": [sample.stimulus.expect_mode for sample in plan.samples],
         "special_ids": sorted(plan.special_ids),
         "captures": [
-            {"name": c.name, "site": c.site, "layers": list(c.layers), "pooled": c.pooled} for c in plan.captures
+            {name: getattr(c, name) for name in ("name", "site", "layers", "pooled", "observe", "step")}
+            for c in plan.captures
         ],
         "max_tokens": plan.max_tokens,
         "stop_ids": list(plan.source.tokenizer.stop_ids),

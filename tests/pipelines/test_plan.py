@@ -9,7 +9,7 @@ from ember.positions import Position
 from ember.units import build_tree
 from pipelines.errors import ConfigError, RunError
 from pipelines.estimates import check_disk, table_bytes, worker_memory
-from pipelines.plan import Plan, make_plan, resolve_layers
+from pipelines.plan import Plan, make_plan
 from pipelines.plan_report import plan_lines, plan_record
 from pipelines.unit_file import read_unit_file, write_unit_file
 from tests.faults.rig import make_config, prompts
@@ -140,12 +140,9 @@ def test_captures_without_their_position_name_the_stimuli(tmp_path: Path) -> Non
         plan_of(tmp_path, items[:1], hooks={"capture": [{"site": "after_layer", "position": {"index": 9}}]})
 
 
-def test_layers_count_from_both_ends() -> None:
-    assert resolve_layers("c", "all", "after_layer", 4) == (0, 1, 2, 3)
-    assert resolve_layers("c", (-1, 0, 3), "after_layer", 4) == (0, 3)
-    assert resolve_layers("c", "all", "after_logits", 4) == (-1,)
-    with pytest.raises(ConfigError, match=r"capture 'c': layers \[4, -5\] do not exist; the model has 4"):
-        resolve_layers("c", (0, 4, -5), "after_layer", 4)
+def test_layers_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"capture 'c': layers \[4, -5\] do not exist; the model has 3"):
+        plan_of(tmp_path, ["x"], hooks={"capture": [{"name": "c", "site": "after_layer", "layers": [0, 4, -5]}]})
 
 
 def test_another_file_than_the_config_names_is_refused(tmp_path: Path) -> None:
