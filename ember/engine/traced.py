@@ -137,7 +137,9 @@ class TracedStep:
         operation = Operation("kv_cache_store", "cache", "numpy", k.shape, k.nbytes + v.nbytes, 0)
         start = time.perf_counter_ns()
         self._step.store(k, v)
-        self._tracer.tell(operation, k.shape, time.perf_counter_ns() - start, [k, v])
+        took = time.perf_counter_ns() - start
+        stored = np.concatenate([k, v], axis=1)  # [T, K·E] twice -> one row a token, however rows come in chunks
+        self._tracer.tell(operation, stored.shape, took, stored)
 
     def attend(
         self, q: Floats, heads: tuple[int, int], scale: float, window: int = 0, source: int | None = None
@@ -149,14 +151,13 @@ class TracedStep:
         n_heads, n_kv = heads
         key_size, value_size = q.shape[1] // n_heads, out.shape[1] // n_heads
         seen = self._step.positions.astype(np.int64) + 1  # [T] keys that each query sees
-        first = max(0, int(seen.min()) - window) if window else 0
-        if window:
-            seen = np.minimum(seen, window)
-        keys = int(self._step.positions.max()) + 1 - first
+        seen = np.minimum(seen, window) if window else seen
+        # a prefill attends to its own rows, a decoded token to what is cached
+        keys = len(self._step.key_positions) if self._tracer.phase == "prefill" else int(seen.sum())
         read = q.nbytes + keys * n_kv * (key_size + value_size) * FLOAT_BYTES
         flops = events.attention_flops(int(seen.sum()), n_heads, key_size, value_size)
         operation = Operation("attention_score", "attention", self._kernel(), q.shape, read, flops)
-        self._tracer.tell(operation, out.shape, took, [out])
+        self._tracer.tell(operation, out.shape, took, out)
         return out
 
     def _kernel(self) -> str:

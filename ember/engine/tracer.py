@@ -6,7 +6,7 @@ It knows which evaluation and layer is running. Operations inside a larger one (
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -164,7 +164,7 @@ class Tracer:
             return call()
         start = time.perf_counter_ns()
         out = call()
-        self.tell(operation, out.shape, time.perf_counter_ns() - start, [out])
+        self.tell(operation, out.shape, time.perf_counter_ns() - start, out)
         return out
 
     def pass_over(self, operation: Operation) -> None:
@@ -172,7 +172,7 @@ class Tracer:
         if self._total is not None:
             self._total.take(operation)
         else:
-            self.tell(operation, operation.input_shape, 0, [])
+            self.tell(operation, operation.input_shape, 0, None)
 
     def run_whole(self, name: str, op_kind: str, given: NDArray[Any], call: Callable[[], Result]) -> Result:
         """Run what consists of several operations and tell it as one; where it gives nothing, nothing is told."""
@@ -185,22 +185,21 @@ class Tracer:
             self._total = None
         took = time.perf_counter_ns() - start
         if isinstance(out, np.ndarray):
-            self.tell(total.operation(name, op_kind, given), out.shape, took, [out])
+            self.tell(total.operation(name, op_kind, given), out.shape, took, out)
         return out
 
-    def tell(self, operation: Operation, shape: tuple[int, ...], took: int, parts: Sequence[Floats]) -> None:
-        """Tell an operation whose output of `shape` is `parts` one after the other; none: nothing was left."""
-        nbytes = sum(part.nbytes for part in parts)
+    def tell(self, operation: Operation, shape: tuple[int, ...], took: int, out: Floats | None) -> None:
+        """Tell an operation whose output of `shape` is `out`; None: nothing was left in memory."""
+        nbytes = 0 if out is None else out.nbytes
         if self._next < len(self._told):
             told = self._told[self._next]
             told.join(operation, shape, nbytes, took)
         else:
-            told = Told(operation, shape, nbytes, took, Digest() if self.values and parts else None)
+            told = Told(operation, shape, nbytes, took, Digest() if self.values and out is not None else None)
             self._told.append(told)
         self._next += 1
-        if told.digest is not None:
-            for part in parts:
-                told.digest.take(part)
+        if told.digest is not None and out is not None:
+            told.digest.take(out)
 
     def tell_digested(self, told: Told) -> None:
         """Tell an operation that has been put together elsewhere."""
