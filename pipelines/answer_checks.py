@@ -32,7 +32,7 @@ def answer_problems(group: tables.Table, generation: Mapping[str, Any] | None) -
 
 def _steps(generation: Mapping[str, Any] | None) -> list[str]:
     named = generation.get("normalize") if generation else None
-    return [step for step in named if step in STEPS] if isinstance(named, list) else []
+    return [step for step in STEPS if step in named] if isinstance(named, list) else []
 
 
 def _compared(row: Row, steps: Sequence[str]) -> bool:

@@ -6,7 +6,7 @@ captures: `last` (after_layer, all layers), `every` (after_layer 1 and 2, all to
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from pipelines.manifest import (
     write_manifest,
 )
 from pipelines.parts import PartFile
-from pipelines.rows import CaptureRows, GenerationRow
+from pipelines.rows import SCORE_COLUMNS, CaptureRows, GenerationRow, ScoreRow
+from pipelines.stimuli.expect import compare
 from pipelines.stimuli.record import Stimulus, Target
 
 HIDDEN = 12
@@ -144,8 +145,35 @@ def generation_row(sample: PlannedSample) -> GenerationRow:
     right = sample.stimulus.expected is not None and bool(ids)
     return GenerationRow(
         sample.sample_index, sample.stimulus.id, len(sample.tokens), ids, text, "length",
-        sample.stimulus.expected, "exact", right, False, right, right,
+        sample.stimulus.expected, "exact", right, False, right, right, score=score_row(sample),
     )  # fmt: skip
+
+
+def judged(row: GenerationRow) -> GenerationRow:
+    """The row with its two texts compared anew."""
+    if row.expected is None or not row.stopped:
+        return replace(row, correct=False, match_raw=False, match_trimmed=False, match_nfc_trimmed=False)
+    match = compare(row.expected, row.text, "exact")
+    return replace(
+        row, correct=match.correct, match_raw=match.raw, match_trimmed=match.trimmed, match_nfc_trimmed=match.nfc
+    )
+
+
+def score_row(sample: PlannedSample) -> ScoreRow:
+    """Scores of the expected text, where there is one, of two choices, and of the likeliest three tokens."""
+    values = (-0.25 - sample.sample_index, -0.5, -0.125)
+    choices = (" كاتب", " مكتوب") if sample.sample_index % 2 else (" مكتوب", " كاتب")
+    sums = (-3.5, -4.0)
+    whole = ScoreRow(
+        sum(values), 3, 9, 5, 4, (5, 6, 7), values, (4, 1, 2), bool(sample.sample_index % 2),
+        choices, sums, (3, 4), (False, True), 0, 1, 0 if sample.sample_index % 2 == 0 else 1,
+        bool(sample.sample_index % 2), (3, 9, 4), (-0.5, -1.5, -2.5),
+    )  # fmt: skip
+    if sample.stimulus.expected is not None:
+        return whole
+    bare = ScoreRow()
+    unscored = {name: getattr(bare, name) for name in SCORE_COLUMNS if name.startswith(("expected", "merged"))}
+    return replace(whole, choice_correct=False, **unscored)
 
 
 def part_metadata(inputs: Inputs) -> dict[str, str]:

@@ -30,6 +30,7 @@ from tests.foundry.fake_run import (
     PlannedSample,
     capture_rows,
     generation_row,
+    judged,
     make_run,
     make_samples,
     part_metadata,
@@ -67,7 +68,7 @@ def altered(
         run.parts += [
             shards.write_activations(directory, unit, "b", inner, **told),
             shards.write_logits(directory, unit, "b", logits, **told),
-            shards.write_generations(directory, unit, "b", [say(generation_row(s)) for s in alive], **told),
+            shards.write_generations(directory, unit, "b", [judged(say(generation_row(s))) for s in alive], **told),
         ]
     run.finish()
     return run
