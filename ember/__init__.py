@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ember.generate import Generation as Generation
     from ember.model import Model as Model
     from ember.model import open_model as open
+    from ember.scoring import ScoredContinuation as ScoredContinuation
     from ember.tokenizer import Encoding as Encoding
     from ember.tokenizer import Tokenizer as Tokenizer
     from ember.tokenizer import load_tokenizer as load_tokenizer
@@ -26,6 +27,7 @@ __all__ = [
     "Encoding",
     "Generation",
     "Model",
+    "ScoredContinuation",
     "Tokenizer",
     "__version__",
     "load_tokenizer",
@@ -38,6 +40,7 @@ _HOME: Final = {
     "Encoding": "ember.tokenizer:Encoding",
     "Generation": "ember.generate:Generation",
     "Model": "ember.model:Model",
+    "ScoredContinuation": "ember.scoring:ScoredContinuation",
     "Tokenizer": "ember.tokenizer:Tokenizer",
     "load_tokenizer": "ember.tokenizer:load_tokenizer",
     "open": "ember.model:open_model",

@@ -1,6 +1,7 @@
 """A model opened for looking inside: the Python front door of the instrument."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, Final, Literal
@@ -31,6 +32,7 @@ from ember.models import bind_model
 from ember.positions import Position
 from ember.provenance import tensor_contract
 from ember.resources import find_resources
+from ember.scoring import ScoredContinuation, make_request
 from ember.tokenizer import Tokenizer, load_tokenizer
 from ember.trace import Event, Trace, traced_work
 from ember.units import cut_units, plan_order
@@ -163,6 +165,31 @@ class Model:
         return Generation(
             list(made.token_ids), stream.finish(), made.stopped, sampling.seed if sampling else None, findings
         )
+
+    def score(
+        self,
+        prompts: Sequence[str] | None = None,
+        continuations: Sequence[Sequence[str]] = (),
+        *,
+        tokens: Sequence[Sequence[int]] | None = None,
+        top_k: int = 0,
+        interventions: Sequence[InterventionWork] = (),
+    ) -> list[list[ScoredContinuation]]:
+        """How likely each of a prompt's `continuations` is after it, token by token: one list of them for each prompt.
+
+        Which tokens a continuation has is the rule of `ember.scoring`. `top_k` adds the likeliest first tokens. Raises
+        InputError for what cannot be scored and NumericsError where a value is not finite.
+        """
+        ids = self._ids(prompts, tokens)
+        request = make_request(self.tokenizer, prompts, ids, continuations, context=self.context_length, top_k=top_k)
+        acting = requests.check_interventions(interventions, len(ids), self.n_layers)
+        private = least_private(UnitWork(tuple(ids), interventions=acting), [False] * len(ids))
+        found: dict[int, list[ScoredContinuation]] = {}
+        for chosen, work in request.units(UNIT_ROWS, private):
+            mine = tuple(requests.select_acting(one, chosen) for one in acting)
+            result = self._run_whole(replace(work, interventions=mine), names=chosen)
+            found |= zip(chosen, request.answers(chosen, result), strict=True)
+        return [found[prompt] for prompt in range(len(ids))]
 
     def trace(
         self,
