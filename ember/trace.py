@@ -23,6 +23,7 @@ __all__ = [
     "Row",
     "Trace",
     "Values",
+    "is_special",
     "measure_peak",
     "read_journal",
     "summarise",
@@ -91,7 +92,7 @@ def write_whole(path: Path) -> Iterator[Callable[[str], None]]:
 
     What is not a regular file (a pipe, /dev/stdout) is written as it is. Raises InputError where it cannot be written.
     """
-    special = path.exists() and not path.is_file()
+    special = is_special(path)
     there = path if special else path.with_name(f".{path.name}.{os.getpid()}.part")
     file = _said(path, lambda: there.open("w", encoding="utf-8"))
     try:
@@ -108,6 +109,11 @@ def write_whole(path: Path) -> Iterator[Callable[[str], None]]:
             file.close()
         if not special:
             there.unlink(missing_ok=True)
+
+
+def is_special(path: Path) -> bool:
+    """Whether `path` is there and no regular file: a pipe, a terminal, a directory."""
+    return path.exists() and not path.is_file()
 
 
 def _said(path: Path, action: Callable[[], Result]) -> Result:
@@ -159,7 +165,7 @@ def _first_wrong(found: dict[str, Any]) -> str | None:
     """Say what an event lacks; None: nothing."""
     checks = [
         *((isinstance(found.get(name), str), f"a text as {name}") for name in _TEXTS),
-        *((_is_count(found.get(name)), f"an integer of at least 0 as {name}") for name in _COUNTS),
+        *((_is_count(found.get(name)), f"an integer of 0 to 2**63 - 1 as {name}") for name in _COUNTS),
         *((_is_shape(found.get(name)), f"a list of sizes as {name}") for name in _SHAPES),
         (found.get("phase") in get_args(Phase), f"one of {', '.join(get_args(Phase))} as phase"),
         (found.get("layer", "") is None or _is_count(found.get("layer")), "a layer or null as layer"),
@@ -172,7 +178,7 @@ def _first_wrong(found: dict[str, Any]) -> str | None:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _is_shape(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """`ember trace`: the journal of every operation that a prompt sets off, and its summary."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from ember.trace import (
     Peak,
     Row,
     Trace,
+    is_special,
     measure_peak,
     read_journal,
     summarise,
@@ -99,7 +101,8 @@ def trace(
         missing = "MODEL" if model is None else "PROMPT" if prompt is None else "--out FILE"
         raise InputError(f"{missing} is missing; expected {USAGE}")
     request = _Request(model, prompt, out, max_tokens, experiments, values == "summary", route, threads)
-    click.echo(_traced(request, as_json=as_json))
+    said = _traced(request, as_json=as_json)
+    click.echo(said, err=is_special(out))  # a journal on standard output stays one
 
 
 def _traced(request: _Request, *, as_json: bool) -> str:
@@ -136,7 +139,7 @@ def _drop(_: Event) -> None:
 
 def _write_origin(request: _Request, model: Model, found: Trace, events: int) -> Path | None:
     """Write where a journal comes from beside it; a pipe or a terminal has nothing beside it."""
-    if request.out.exists() and not request.out.is_file():
+    if is_special(request.out):
         return None
     numerics = model.numerics()
     record = {
@@ -185,9 +188,10 @@ def _summary(journal: Path, threads: int | None, *, as_json: bool) -> str:
 def _peak_beside(journal: Path) -> Peak | None:
     try:
         found = json.loads(_origin_of(journal).read_text(encoding="utf-8"))["peak"]
-        return Peak(float(found["flops_per_second"]), int(found["threads"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        peak = Peak(float(found["flops_per_second"]), int(found["threads"]))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return peak if 0 < peak.flops_per_second < math.inf else None
 
 
 def _record(row: Row, rows: Sequence[Row], peak: Peak) -> dict[str, Any]:
