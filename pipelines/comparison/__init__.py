@@ -13,7 +13,7 @@ import numpy as np
 
 from pipelines.comparison.matching import Ints, read_samples
 from pipelines.comparison.origins import explain_origins
-from pipelines.comparison.outputs import compare_generations, compare_scores
+from pipelines.comparison.outputs import compare_answers
 from pipelines.comparison.records import Comparison, RunSide, StimuliComparison
 from pipelines.comparison.states import Side, compare_captures
 from pipelines.reading import Run, load
@@ -36,6 +36,7 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
     numbers_a, numbers_b = _number(samples_a.ids, samples_b.ids)
     one, other = Side(runs[0], samples_a, numbers_a), Side(runs[1], samples_b, numbers_b)
     captures, only_a, only_b = compare_captures(one, other)
+    generations, agreements, scores = compare_answers(one, other)
     return Comparison(
         a=_side(runs[0]),
         b=_side(runs[1]),
@@ -45,8 +46,9 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
         captures=tuple(captures),
         only_a=tuple(only_a),
         only_b=tuple(only_b),
-        generations=compare_generations(one, other),
-        scores=compare_scores(one, other),
+        generations=generations,
+        agreements=agreements,
+        scores=scores,
     )
 
 

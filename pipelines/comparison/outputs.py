@@ -1,6 +1,7 @@
 """Comparing continuations and scores, part file by part file."""
 
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,25 +10,89 @@ import numpy as np
 
 from pipelines import tables
 from pipelines.columns import numbers
-from pipelines.comparison.matching import Floats, Ints
-from pipelines.comparison.records import GenerationsComparison, Parting, ScoreComparison
+from pipelines.comparison.matching import Ints
+from pipelines.comparison.records import AgreementComparison, GenerationsComparison, Parting, ScoreComparison
 from pipelines.comparison.states import Side
 from pipelines.parts import PartFile, confined
 
 SHOWN: Final = 5
 """Partings that are told one by one."""
-COLUMNS: Final = ("stimulus_id", "token_ids", "text", "has_expected", "correct")
+COLUMNS: Final = (
+    "stimulus_id", "token_ids", "text", "stopped", "has_expected", "correct",
+    "expected_log_probability", "choices", "choice_log_probabilities", "choice", "top_ids",
+)  # fmt: skip
+
+Row = dict[str, Any]
+Answers = tuple[GenerationsComparison | None, tuple[AgreementComparison, ...], tuple[ScoreComparison, ...]]
 
 
-def compare_generations(a: Side, b: Side) -> GenerationsComparison | None:
-    """Compare the continuations of common stimuli; None unless both runs generated."""
-    if not all(side.run.manifest.parts_of("generations") for side in (a, b)):
-        return None
-    tally = _Texts()
-    for one, other in _aligned(a, b, "generations", COLUMNS):
-        for row in zip(one.to_pylist(), other.to_pylist(), strict=True):
-            tally.add(*row)
-    return tally.result()
+def compare_answers(a: Side, b: Side) -> Answers:
+    """Compare continuations, what was likeliest and scores of common stimuli, each where both runs have it."""
+    texts, scores = _Texts(), (_Scores("expected_log_probability"), _Scores("choice_log_probabilities"))
+    token, choice = agreements = _Agreement("next token"), _Agreement("choice")
+    for one, other in _aligned(a, b, "generations"):
+        for x, y in zip(one.to_pylist(), other.to_pylist(), strict=True):
+            name = x["stimulus_id"]
+            if x["stopped"] and y["stopped"]:
+                texts.add(x, y)
+            if x["top_ids"] and y["top_ids"]:
+                token.add(name, same=x["top_ids"][0] == y["top_ids"][0])
+            scores[0].add(name, x["expected_log_probability"], y["expected_log_probability"])
+            if x["choices"] and x["choices"] == y["choices"]:
+                choice.add(name, same=x["choice"] == y["choice"])
+                for pair in zip(x["choice_log_probabilities"], y["choice_log_probabilities"], strict=True):
+                    scores[1].add(name, *pair)
+    return (
+        texts.result() if texts.compared else None,
+        tuple(found.result() for found in agreements if found.compared),
+        tuple(found.result() for found in scores if found.compared),
+    )
+
+
+@dataclass(slots=True)
+class _Agreement:
+    what: str
+    compared: int = 0
+    apart: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, name: str, *, same: bool) -> None:
+        """Count one stimulus."""
+        self.compared += 1
+        self.apart += not same
+        if not same and len(self.first) < SHOWN:
+            self.first.append(name)
+
+    def result(self) -> AgreementComparison:
+        """Sum up."""
+        return AgreementComparison(self.what, self.compared, self.compared - self.apart, tuple(self.first))
+
+
+@dataclass(slots=True)
+class _Scores:
+    score: str
+    compared: int = 0
+    same: int = 0
+    sum_a: float = 0.0
+    sum_b: float = 0.0
+    largest: float = 0.0
+    worst: str | None = None
+
+    def add(self, name: str, a: float, b: float) -> None:
+        """Count one score; NaN stands for none."""
+        if not (math.isfinite(a) and math.isfinite(b)):
+            return
+        self.compared += 1
+        self.same += a == b
+        self.sum_a, self.sum_b = self.sum_a + a, self.sum_b + b
+        if abs(b - a) > self.largest:
+            self.largest, self.worst = abs(b - a), name
+
+    def result(self) -> ScoreComparison:
+        """Sum up."""
+        mean_a, mean_b = self.sum_a / self.compared, self.sum_b / self.compared
+        told = (self.score, self.compared, self.same, mean_a, mean_b, mean_b - mean_a, self.largest, self.worst)
+        return ScoreComparison(*told)
 
 
 @dataclass(slots=True)
@@ -76,78 +141,30 @@ class _Texts:
         )
 
 
-def compare_scores(a: Side, b: Side) -> tuple[ScoreComparison, ...]:
-    """Compare every score that both runs have; a score is a column of floats of `generations`, NaN where absent."""
-    names = [name for name in _score_columns(a) if name in _score_columns(b)]
-    tallies = {name: _Scores() for name in names}
-    for one, other in _aligned(a, b, "generations", ("stimulus_id", *names)) if names else ():
-        ids = one["stimulus_id"]
-        for name, tally in tallies.items():
-            tally.add(ids, tables.column(one, name), tables.column(other, name))
-    return tuple(tally.result(name) for name, tally in tallies.items())
-
-
-def _score_columns(side: Side) -> list[str]:
-    for record in side.run.manifest.parts_of("generations"):
-        with tables.open_part(confined(side.run.directory, record)) as part:
-            return [field.name for field in part.schema_arrow if str(field.type) in ("float", "double")]
-    return []
-
-
-@dataclass(slots=True)
-class _Scores:
-    compared: int = 0
-    same: int = 0
-    sum_a: float = 0.0
-    sum_b: float = 0.0
-    sum_difference: float = 0.0
-    largest: float = 0.0
-    worst: str | None = None
-
-    def add(self, ids: Any, a: Floats, b: Floats) -> None:
-        """Count the scores [n] of stimuli `ids`."""
-        there = np.flatnonzero(np.isfinite(a) & np.isfinite(b))
-        a, b = a[there].astype(np.float64), b[there].astype(np.float64)
-        difference = b - a
-        self.compared += len(there)
-        self.same += int((difference == 0).sum())
-        self.sum_a, self.sum_b = self.sum_a + float(a.sum()), self.sum_b + float(b.sum())
-        self.sum_difference += float(difference.sum())
-        at = int(np.abs(difference).argmax()) if len(there) else 0
-        if len(there) and abs(difference[at]) > self.largest:
-            self.largest, self.worst = abs(float(difference[at])), ids[int(there[at])].as_py()
-
-    def result(self, name: str) -> ScoreComparison:
-        """Sum up."""
-        n = self.compared
-        mean_a, mean_b, mean = (total / n if n else None for total in (self.sum_a, self.sum_b, self.sum_difference))
-        largest = self.largest if n else None
-        return ScoreComparison(name, n, self.same, mean_a, mean_b, mean, largest, self.worst)
-
-
-def _aligned(a: Side, b: Side, table: str, columns: tuple[str, ...]) -> Iterator[tuple[tables.Table, tables.Table]]:
+def _aligned(a: Side, b: Side, table: str) -> Iterator[tuple[tables.Table, tables.Table]]:
     """Rows of `table` for the same stimuli, one row a stimulus, in A's order and at most a part of each at a time."""
     home = np.full(a.numbers.max(initial=-1) + 1, -1)
     known = np.flatnonzero(b.numbers >= 0)
     home[b.numbers[known]] = known
-    parts = sorted(b.run.manifest.parts_of(table), key=lambda part: part.sample_start)
+    if not (parts := sorted(b.run.manifest.parts_of(table), key=lambda part: part.sample_start)):
+        return
     ends = np.array([part.sample_end for part in parts])
     for record in a.run.manifest.parts_of(table):
-        one, samples = _read(a, record, columns)
+        one, samples = _read(a, record)
         wanted = np.where(a.numbers[samples] >= 0, home[a.numbers[samples]], -1)
         places = np.searchsorted(ends, wanted, "right")
-        for place in np.unique(places[wanted >= 0]):
-            other, theirs = _read(b, parts[place], columns)
+        for place in np.unique(places[(wanted >= 0) & (places < len(parts))]):
+            other, theirs = _read(b, parts[place])
             # What failed in the other run has no row there.
             rows = np.flatnonzero((wanted >= 0) & (places == place) & np.isin(wanted, theirs))
             yield one.take(numbers(rows)), other.take(numbers(np.searchsorted(theirs, wanted[rows])))
 
 
-def _read(side: Side, record: PartFile, columns: tuple[str, ...]) -> tuple[tables.Table, Ints]:
+def _read(side: Side, record: PartFile) -> tuple[tables.Table, Ints]:
     with tables.open_part(confined(side.run.directory, record)) as part:
-        groups = [tables.read_group(part, i, ("sample_index", *columns)) for i in range(part.num_row_groups)]
+        groups = [tables.read_group(part, i, ("sample_index", *COLUMNS)) for i in range(part.num_row_groups)]
         schema = part.schema_arrow
     if not groups:
-        return schema.empty_table().select(columns), np.empty(0, np.int64)
+        return schema.empty_table().select(COLUMNS), np.empty(0, np.int64)
     found = tables.joined(groups, schema)
-    return found.select(columns), tables.column(found, "sample_index").astype(np.int64)
+    return found.select(COLUMNS), tables.column(found, "sample_index").astype(np.int64)

@@ -112,7 +112,7 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class GenerationsComparison:
-    """Continuations of common stimuli."""
+    """Continuations of common stimuli for which both runs generated."""
 
     compared: int
     same_tokens: int
@@ -130,19 +130,32 @@ class GenerationsComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class AgreementComparison:
+    """What was likeliest after common stimuli for which both runs say it."""
+
+    what: str
+    """`next token`, or `choice` among the same texts."""
+    compared: int
+    same: int
+    first_apart: tuple[str, ...]
+    """The first few stimuli for which it is not the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScoreComparison:
     """One kind of score, over common stimuli that have it in both runs."""
 
     score: str
     """Column of the scores."""
     compared: int
+    """Scores: one for each stimulus, or for each of its choices."""
     same: int
     """Those with the same bits."""
-    mean_a: float | None
-    mean_b: float | None
-    mean_difference: float | None
+    mean_a: float
+    mean_b: float
+    mean_difference: float
     """Mean of b - a."""
-    max_difference: float | None
+    max_difference: float
     """Largest |b - a|."""
     worst: str | None
     """The stimulus that has it; None if all are the same."""
@@ -166,6 +179,7 @@ class Comparison:
     only_b: tuple[str, ...]
     generations: GenerationsComparison | None
     """None unless both runs generated."""
+    agreements: tuple[AgreementComparison, ...]
     scores: tuple[ScoreComparison, ...]
 
     @property
@@ -178,7 +192,8 @@ class Comparison:
             and not (self.only_a or self.only_b)
             and all(found.identical for found in self.captures)
             and (texts is None or texts.same_tokens == texts.compared == texts.same_texts)
-            and all(found.same == found.compared for found in self.scores)
+            and all(agreement.same == agreement.compared for agreement in self.agreements)
+            and all(score.same == score.compared for score in self.scores)
         )
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pipelines.comparison.records import (
+    AgreementComparison,
     CaptureComparison,
     Comparison,
     GenerationsComparison,
@@ -28,6 +29,7 @@ def comparison_lines(found: Comparison) -> list[str]:
         *(line for capture in found.captures for line in _capture(capture)),
         *_alone(found),
         *(_generations(found.generations) if found.generations else ()),
+        *(_agreement(agreement) for agreement in found.agreements),
         *(_score(score) for score in found.scores),
         "",
         "identical in everything compared" if found.identical else "they differ",
@@ -124,16 +126,20 @@ def _generations(found: GenerationsComparison) -> Iterator[str]:
     yield ""
     yield f"tokens      {found.same_tokens} of {found.compared} continuations are the same{first}"
     yield f"texts       {found.same_texts} of {found.compared} are the same"
-    yield f"top-1       the first token is the same for {found.same_first_token} of {found.compared}"
+    yield f"top-1       the first new token is the same for {found.same_first_token} of {found.compared}"
     if found.expected:
         yield f"correct     A {found.correct_a}, B {found.correct_b} of {found.expected}"
     for parting in found.partings:
         yield f"{'':<11} {parting.stimulus_id}, step {parting.step}: A {parting.text_a!r}, B {parting.text_b!r}"
 
 
+def _agreement(found: AgreementComparison) -> str:
+    apart = f"; not for {', '.join(found.first_apart)}" if found.first_apart else ""
+    more = ", …" if found.compared - found.same > len(found.first_apart) else ""
+    return f"likeliest   {found.what}: the same for {found.same} of {found.compared}{apart}{more}"
+
+
 def _score(found: ScoreComparison) -> str:
-    if not found.compared:
-        return f"score       {found.score}: no stimulus has it in both"
     worst = f" ({found.worst})" if found.worst is not None else ""
     numbers: tuple[Any, ...] = (found.mean_a, found.mean_b, found.mean_difference, found.max_difference)
     a, b, mean, largest = map(_number, numbers)

@@ -23,7 +23,7 @@ from pipelines.comparison.records import CaptureComparison
 from pipelines.comparison.report import comparison_lines
 from pipelines.errors import RunError, VerifyError
 from pipelines.manifest import CaptureRecord, sample_order_sha256, stimuli_sha256
-from pipelines.rows import CaptureRows, GenerationRow
+from pipelines.rows import CaptureRows, GenerationRow, ScoreRow
 from tests.foundry.fake_run import (
     CAPTURES,
     FakeRun,
@@ -252,6 +252,36 @@ def test_tokens_and_texts_part_at_their_first_step(a: FakeRun, tmp_path: Path) -
     assert found.partings[0].text_b == " كِتَاب"
     assert found.expected == 8
     assert found.correct_a - found.correct_b == 1
+
+
+def test_scores_choices_and_likeliest_tokens(a: FakeRun, tmp_path: Path) -> None:
+    def score(row: GenerationRow, shift: float) -> GenerationRow:
+        i = row.sample_index
+        told = {"choices": ["x", "y"], "choice_log_probabilities": [-1.0, -2.0 + shift], "choice": int(shift > 1)}
+        told |= {"choice_tokens": [1, 1], "choice_merged": [False, False], "choice_per_token": told["choice"]}
+        told |= {"choice_per_byte": told["choice"]}
+        likeliest = {"top_ids": [i, i + 1], "top_log_probabilities": [-0.5, -1.0 - shift]}
+        known = -3.0 - i / 8 + shift
+        expected = {
+            "expected_log_probability": known, "expected_tokens": 1, "expected_bytes": 9, "expected_characters": 5,
+            "expected_rank": 1, "expected_token_ids": [3], "expected_log_probabilities": [known], "expected_ranks": [1],
+        }  # fmt: skip
+        has = expected if row.expected is not None else {}
+        return replace(row, score=ScoreRow(**has, **(told if i < 5 else {}), **likeliest))
+
+    one = altered(tmp_path / "a", say=lambda row: score(row, 0.0))
+    other = altered(tmp_path / "b", say=lambda row: score(row, {1: 0.25, 4: 1.5}.get(row.sample_index, 0.0)))
+    found = pipelines.compare(one.directory, other.directory)
+    token, choice = found.agreements
+    assert (token.what, token.compared, token.same) == ("next token", 13, 13)
+    assert (choice.compared, choice.same, choice.first_apart) == (5, 4, ("s-004",))
+    expected, choices = found.scores
+    assert (expected.compared, expected.same, expected.worst) == (8, 6, "s-004")
+    assert (expected.max_difference, expected.mean_difference) == (1.5, (0.25 + 1.5) / 8)
+    assert (choices.compared, choices.same, choices.mean_difference) == (10, 8, pytest.approx(0.175))
+    assert not found.identical
+    assert "not for s-004" in "\n".join(comparison_lines(found))
+    assert pipelines.compare(one.directory, one.directory).identical
 
 
 def test_stimuli_and_captures_that_only_one_has(a: FakeRun, tmp_path: Path) -> None:
