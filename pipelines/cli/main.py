@@ -12,6 +12,10 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "status": ("pipelines.cli.status:status", "Show how far the run in a directory is."),
     "verify": ("pipelines.cli.verify:verify", "Check every file of a run against its manifest."),
     "compare": ("pipelines.cli.compare:compare", "Compare two finished runs, layer by layer."),
+    "causal-trace": (
+        "pipelines.cli.causal_trace:causal_trace",
+        "Put single states of one prompt back into another, and see what comes back.",
+    ),
     "schema": ("pipelines.cli.schema:schema", "Print the JSON schema of the configuration."),
 }
 

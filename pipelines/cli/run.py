@@ -32,7 +32,7 @@ def run(config: str, workers: int | None, scheduler: str | None, serial: bool, a
     from pipelines.progress import make_reporter
     from pipelines.running import run as run_config
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     status = 0
     for one in load_configs(config):
         try:
@@ -53,7 +53,7 @@ def run(config: str, workers: int | None, scheduler: str | None, serial: bool, a
     return status
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+def interrupt(_signal: int, _frame: FrameType | None) -> None:
     """Treat SIGTERM, with which batch systems announce the end, as Ctrl-C; a second one changes nothing."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stderr.flush()
