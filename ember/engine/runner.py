@@ -1,6 +1,7 @@
 """Running a unit: from prompts and captures to rows, continuations and scores."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +80,8 @@ class UnitRun:
         prefill = Prefill(self.model, self.be, self.tree, stage, kept, depth)
         head = self._head(kept, prefill.run(cache))
         failures = dict(prefill.failures)
+        for prompt in self._without_scores(head):
+            failures.setdefault(prompt, NonFinite(NO_LAYER, "after_logits"))
         continuations = Continuations(work, listener)
         if cache is not None and head.chooser is not None:
             self._decode(cache, head.chooser, continuations, failures)
@@ -193,6 +196,13 @@ class UnitRun:
                 result.guard_nll, result.guard_count = float(values.mean()), len(values)
         return result
 
+    def _without_scores(self, head: HeadResult) -> list[int]:
+        """Prompts of which a log-probability is not finite."""
+        scores = zip(self.work.continuations, self._scores(head.ranked), strict=True) if head.ranked else ()
+        found = [one.prompt for one, score in scores if not _all_finite(score.log_probabilities)]
+        tops = enumerate(head.top.tokens if head.top else ())
+        return found + [prompt for prompt, top in tops if not _all_finite(top.log_probabilities)]
+
     def _scores(self, ranked: Ranked | None) -> list[Score]:
         if ranked is None:
             return []
@@ -225,6 +235,10 @@ class PromptLogits:
 
 def _rows_of(sink: Sink | StepSink, failed: set[int]) -> Floats:
     return sink.result() if isinstance(sink, Sink) else sink.result(failed)
+
+
+def _all_finite(values: Sequence[float]) -> bool:
+    return all(map(math.isfinite, values))
 
 
 def _depth_of(sink: Sink) -> int:
