@@ -108,6 +108,8 @@ def make_origin(plan: Plan, identity: RunIdentity, engine: EngineRecord, done: S
                 planned.layers,
                 position_text(wanted.position),
                 card.hidden_size if SITES[planned.site].width == "hidden" else card.vocab_size,
+                planned.observe,
+                dict(wanted.where),
             )
             for planned, wanted in zip(plan.captures, plan.config.hooks.capture, strict=True)
         ),
@@ -117,6 +119,7 @@ def make_origin(plan: Plan, identity: RunIdentity, engine: EngineRecord, done: S
         numerics=numerics | {"versions": numerics.get("versions", {}) | {"ember": identity.ember}},
         validation=_shown(plan, numerics["route"], smoke=measured is not None and measured.passed),
         guard=dict(measured.record) if measured else None,
+        hooks=plan.hooks.record(plan.config.hooks),
         generation=generation_record(plan.config.generate, plan.config.score),
         scoring=scoring_record(plan.config.score, plan.scores),
     )

@@ -7,7 +7,7 @@ model, tokenizer, plan, numerics and the program's version; a refusal names what
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from pipelines.tasks import EngineRecord
 
 UNIDENTIFYING: Final = ("tokenizers_version", "warnings")
 """What a tokenizer's record says beside what it does; ids themselves are part of the plan's hash."""
+INPUTS: Final = frozenset(field.name for field in fields(Inputs))
 SHOWN: Final = 8
 """Differences that a refusal lists."""
 
@@ -61,9 +62,19 @@ def make_identity(plan: Plan, engine: EngineRecord, version: str) -> RunIdentity
         model_sha256=plan.source.file.sha256(),
         tokenizer_sha256=sha256_of(tokenizer),
         numerics_version=int(engine.numerics["numerics_version"]),
+        hooks_sha256=plan.hooks.sha256,
     )
     each = tuple((stimulus.id, sha256_of(stimulus_record(stimulus))[:16]) for stimulus in stimuli)
-    return RunIdentity(inputs, identity(config), tokenizer, engine.deciding, each, version)
+    return RunIdentity(inputs, _identity(plan), tokenizer, engine.deciding, each, version)
+
+
+def _identity(plan: Plan) -> dict[str, Any]:
+    """Return the config's identity, with what it names by path told by its contents."""
+    found, record = identity(plan.config), plan.hooks.record(plan.config.hooks)
+    if record is not None:
+        found["hooks"]["sources"] = [one["source"] for one in record["interventions"]]
+        found["hooks"]["code"] = [one["source_sha256"] for one in record["experiments"]]
+    return found
 
 
 def plan_sha256(plan: Plan) -> str:
@@ -108,6 +119,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     lines += explain_difference(old["tokenizer"], new["tokenizer"], "tokenizer")
     lines += explain_difference(old["numerics"], new["numerics"], "numerics")
     lines += _changed(old, new, "ember", "version of Ember")
+    lines = lines or _changed(old["inputs"], new["inputs"], "hooks_sha256", "hook plan")
     return lines or _changed(old["inputs"], new["inputs"], "plan_sha256", "plan") or ["something unnamed"]
 
 
@@ -151,9 +163,9 @@ def _read(run_dir: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise IdentityError(f"{path} cannot be read ({error}); choose another output.dir") from error
-    if not isinstance(found, dict) or not {"inputs", "config", "stimuli", "tokenizer", "numerics", "ember"} <= set(
-        found
-    ):
+    sections = {"inputs", "config", "stimuli", "tokenizer", "numerics", "ember"}
+    whole = isinstance(found, dict) and sections <= set(found) and isinstance(found["inputs"], dict)
+    if not whole or set(found["inputs"]) != INPUTS:
         raise IdentityError(f"{path} was not written by this version of Ember; choose another output.dir")
     return found
 

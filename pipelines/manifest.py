@@ -3,7 +3,7 @@
 Written last; a directory without one is an unfinished run. It holds no time, host or path, so that the same config and
 model give the same manifest. The hashes are pure functions of records:
 
-    input_hash     config, plan, stimuli, their order, model, tokenizer, numerics version
+    input_hash     config, plan, hooks, stimuli, their order, model, tokenizer, numerics version
     semantic_hash  input_hash, the content hashes of all parts, the samples that failed
 """
 
@@ -49,6 +49,8 @@ class Inputs:
     model_sha256: str
     tokenizer_sha256: str
     numerics_version: int
+    hooks_sha256: str = ""
+    """Of the hook plan: what is taken and changed, where in every prompt, with which contents and by which code."""
 
     @property
     def input_hash(self) -> str:
@@ -68,6 +70,10 @@ class CaptureRecord:
     """The selector, as text."""
     width: Width
     """Numbers in a row."""
+    observe: Literal["before", "after"] = "after"
+    """Whether rows were taken before or after what acted at the capture's own site."""
+    where: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Labels and their values that select stimuli; empty: all."""
 
     @property
     def table(self) -> str:
@@ -94,6 +100,8 @@ class Origin:
     """What has been shown for this family, its types and route: `rung`, `by_type`, `models` (docs/validation.md)."""
     guard: Record | None
     """What the smoke guard measured; None when it was off."""
+    hooks: Record | None = None
+    """Interventions and experiments that acted, with the hashes of their sources; None where nothing did."""
     generation: Record | None = None
     """How new tokens were chosen, what ended them, how texts are compared; None where nothing was generated."""
     scoring: Record | None = None

@@ -12,8 +12,11 @@ from pipelines.errors import VerifyError
 
 LAYOUT: Final = "ember.layout/v1"
 """Tables, columns and writer options together."""
-TABLES: Final = ("activations", "logits", "generations")
+GENERATIONS: Final = "generations"
+TABLES: Final = ("activations", "logits", GENERATIONS)
 """Tables that have one part file per unit; the stimuli are one file at the top of the run directory."""
+EXPERIMENTS: Final = "experiments"
+"""What experiments found: JSON lines, one part for each unit."""
 STIMULI: Final = "stimuli"
 STIMULI_PATH: Final = "stimuli.parquet"
 
@@ -22,7 +25,7 @@ _UNIT: Final = re.compile(r"\d{5,}(-[01]+)?")
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """One Parquet file of a run."""
+    """One Parquet file of a run, or one of JSON lines."""
 
     table: str
     path: str
@@ -43,8 +46,9 @@ def confined(run_dir: Path, part: PartFile) -> Path:
 
     A manifest may come from anywhere: its paths are judged by themselves, before anything is opened.
     """
-    named = STIMULI_PATH if part.table == STIMULI else rf"{re.escape(part.table)}/part-{_UNIT.pattern}\.parquet"
-    if part.table not in (*TABLES, STIMULI) or not re.fullmatch(named, part.path):
+    named = rf"{re.escape(part.table)}/part-{_UNIT.pattern}\.{suffix(part.table)}"
+    named = STIMULI_PATH if part.table == STIMULI else named
+    if part.table not in (*TABLES, EXPERIMENTS, STIMULI) or not re.fullmatch(named, part.path):
         raise VerifyError(
             f"{part.path!r}: no path of a part of table {part.table!r}; it must lie in the run directory under the "
             "name that Ember gives it, so it was not looked at"
@@ -58,6 +62,11 @@ def confined(run_dir: Path, part: PartFile) -> Path:
     return path
 
 
+def suffix(table: str) -> str:
+    """What the names of a table's parts end in."""
+    return "jsonl" if table == EXPERIMENTS else "parquet"
+
+
 def part_path(table: str, unit: int | str) -> str:
     """Path of a part of `table`, relative to the run directory; `unit` is an index or the name of a piece of one.
 
@@ -68,4 +77,4 @@ def part_path(table: str, unit: int | str) -> str:
         raise ValueError(
             f"{label!r} names no unit; expected five digits and perhaps a dash with halves, as in 00003-01"
         )
-    return f"{table}/part-{label}.parquet"
+    return f"{table}/part-{label}.{suffix(table)}"

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipelines import placing
-from pipelines.parts import TABLES, PartFile
+from pipelines.parts import EXPERIMENTS, TABLES, PartFile, suffix
 from pipelines.pieces import NAME, Piece
 from pipelines.state import RECEIPTS
 
 NON_FINITE: Final = "non-finite"
+EXPERIMENT: Final = "experiment"
+LASTING: Final = (NON_FINITE, EXPERIMENT)
+"""Kinds of failures that the same values and the same code bring about again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Failure:
 
     sample_index: int
     kind: str
-    """`non-finite`, `signal`, `memory`, `time-out`, `exit`, `exception` or `unknown`."""
+    """`non-finite`, `experiment` (a hook failed), `signal`, `memory`, `time-out`, `exit`, `exception` or `unknown`."""
     detail: str
     tries: int = 1
 
@@ -55,8 +58,8 @@ class Receipt:
 
     @property
     def retried_later(self) -> bool:
-        """Whether the next run tries again: values that are not finite will not be finite then either."""
-        return any(failure.kind != NON_FINITE for failure in self.failures)
+        """Whether the next run tries again: what the values or an experiment's code decided stays as it is."""
+        return any(failure.kind not in LASTING for failure in self.failures)
 
 
 def path_of(run_dir: Path, piece: str) -> Path:
@@ -129,7 +132,8 @@ def drop(run_dir: Path, receipt: str) -> None:
 def remove_strays(run_dir: Path, receipts: Iterable[Receipt]) -> list[str]:
     """Remove part files without a receipt, of attempts that ended between the two; returns their paths."""
     known = {part.path for receipt in receipts for part in receipt.parts}
-    found = [path for table in TABLES for path in sorted((run_dir / table).glob("part-*.parquet"))]
+    tables = (*TABLES, EXPERIMENTS)
+    found = [path for table in tables for path in sorted((run_dir / table).glob(f"part-*.{suffix(table)}"))]
     strays = [path for path in found if path.relative_to(run_dir).as_posix() not in known]
     for path in strays:
         path.unlink()

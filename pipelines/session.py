@@ -72,8 +72,10 @@ class Job:
         """Key-value pairs of every part file; nothing that differs between sessions."""
         inputs = self.identity.inputs
         return {
+            "ember.hooks_sha256": inputs.hooks_sha256,
             "ember.input_hash": inputs.input_hash,
             "ember.model_sha256": inputs.model_sha256,
+            "ember.plan_sha256": inputs.plan_sha256,
             "ember.tokenizer_sha256": inputs.tokenizer_sha256,
             "ember.version": __version__,
         }

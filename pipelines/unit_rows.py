@@ -1,10 +1,12 @@
 """From what the engine gave for a unit to rows of tables: every value gets its keys."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ember.work import Floats, Produced
+from ember.work import ALL_STEPS, Floats, Produced
 from pipelines.rows import ABSENT, NOT_SCORED, CaptureRows, GenerationRow, ScoreRow
 from pipelines.stimuli.expect import compare
 from pipelines.unit_file import CaptureTable, UnitFile
@@ -13,37 +15,74 @@ if TYPE_CHECKING:
     from ember.tokenizer import Tokenizer
 
 
-def capture_rows(units: UnitFile, capture: CaptureTable, start: int, good: list[int], values: Floats) -> CaptureRows:
-    """Give the rows of one capture their keys; `good` are the prompts of the unit whose values stand.
+class _Key(NamedTuple):
+    """What a row is the state of."""
 
-    `values` is [layers, rows, width] for all prompts of the unit.
+    sample: int
+    step: int
+    position: int
+    token: int
+    produced: int = ABSENT
+
+
+def capture_rows(
+    units: UnitFile,
+    capture: CaptureTable,
+    samples: range,
+    good: Collection[int],
+    values: Floats,
+    *,
+    produced: Sequence[Produced] = (),
+    lost: Collection[int] = (),
+    is_special: Callable[[int], bool] = lambda _: False,
+) -> CaptureRows:
+    """Give the rows of one capture their keys; `good` are the prompts of the unit (from 0) whose values stand.
+
+    `values` is [layers, rows, width] as the engine gave it for the unit `samples`: rows of generated steps without
+    those of the prompts in `lost`, which failed there. `is_special` tells control tokens among generated ones.
     """
-    counts = np.diff(capture.starts)
-    ends = np.cumsum([1 if capture.pooled else int(counts[start + i]) for i in range(max(good) + 1)])
-    kept = [row for i in good for row in range(ends[i] - (1 if capture.pooled else int(counts[start + i])), ends[i])]
-    samples: list[int] = []
-    positions: list[int] = []
-    tokens: list[int] = []
-    for sample in (start + i for i in good):
-        places = [-1] if capture.pooled else capture.of(sample).tolist()
-        samples += [sample] * len(places)
-        positions += places
-        prompt = units.prompt(sample)
-        tokens += [-1 if place < 0 else int(prompt[place]) for place in places]
-    n = len(kept)
+    if capture.step is None:
+        keys = [key for sample in samples for key in _prompt_keys(units, capture, sample)]
+    else:
+        there = [i for i in range(len(samples)) if i not in lost]
+        keys = [key for i in there for key in _step_keys(units, capture, samples[i], produced[i])]
+    wanted = {samples[i] for i in good}
+    kept = [row for row, key in enumerate(keys) if key.sample in wanted]
+    found = [keys[row] for row in kept]
     return CaptureRows(
         name=capture.name,
         site=capture.site,
         layers=capture.layers,
-        sample_index=np.array(samples, np.int32),
-        stimulus_id=[units.ids[sample] for sample in samples],
-        step=np.full(n, -1, np.int32),
-        position=np.array(positions, np.int32),
-        token_id=np.array(tokens, np.int32),
-        produced_id=np.full(n, -1, np.int32),
-        is_special=np.array([token in units.special_ids for token in tokens], np.bool_),
-        values=values if n == values.shape[1] else values[:, kept],
+        sample_index=np.array([key.sample for key in found], np.int32),
+        stimulus_id=[units.ids[key.sample] for key in found],
+        step=np.array([key.step for key in found], np.int32),
+        position=np.array([key.position for key in found], np.int32),
+        token_id=np.array([key.token for key in found], np.int32),
+        produced_id=np.array([key.produced for key in found], np.int32),
+        is_special=np.array(
+            [key.token in units.special_ids or (key.step >= 0 and is_special(key.token)) for key in found], np.bool_
+        ),
+        values=values if len(kept) == values.shape[1] else values[:, kept],
     )
+
+
+def _prompt_keys(units: UnitFile, capture: CaptureTable, sample: int) -> Iterator[_Key]:
+    places = capture.of(sample).tolist()
+    if capture.pooled:
+        places = places and [ABSENT]
+    prompt = units.prompt(sample)
+    for place in places:
+        yield _Key(sample, ABSENT, place, ABSENT if place == ABSENT else int(prompt[place]))
+
+
+def _step_keys(units: UnitFile, capture: CaptureTable, sample: int, produced: Produced) -> Iterator[_Key]:
+    """Step s is fed the new token s at the position behind it, and produces the next."""
+    if not capture.on_steps[sample]:
+        return
+    length, fed = len(units.prompt(sample)), pairwise(produced.token_ids)
+    for step, (token, following) in enumerate(fed):
+        if capture.step in (ALL_STEPS, step):
+            yield _Key(sample, step, length + step, token, following)
 
 
 def generation_row(

@@ -15,17 +15,20 @@ from pipelines import placing, tables
 from pipelines.answer_checks import answer_problems
 from pipelines.content import ContentHasher
 from pipelines.crosscheck import (
+    Continuations,
     PartRows,
     Stimuli,
     capture_problems,
+    finding_problems,
     generation_problems,
     group_problems,
     stimuli_problems,
     tiling_problems,
 )
 from pipelines.errors import VerifyError
+from pipelines.findings import read_findings
 from pipelines.manifest import Manifest, read_manifest, semantic_hash
-from pipelines.parts import STIMULI, STIMULI_PATH, TABLES, PartFile, confined
+from pipelines.parts import EXPERIMENTS, GENERATIONS, STIMULI, STIMULI_PATH, TABLES, PartFile, confined
 from pipelines.rows import LABEL_PREFIX
 
 
@@ -82,6 +85,8 @@ class _Checker:
         self._manifest = manifest
         self._stimuli: Stimuli | None = None
         self._content: dict[str, str] = {}
+        self._generated: dict[int, list[int]] = {}
+        self._continuations: Continuations | None = None
 
     def check_all(self) -> None:
         stimuli, samples = self._manifest.parts_of(STIMULI), self._manifest.samples
@@ -95,10 +100,13 @@ class _Checker:
             self.problems.append(
                 f"{samples} samples are announced, but {stimuli[0].rows} stimuli, or another range of them"
             )
-        for table in TABLES:
+        # generations first: they say which steps there are
+        for table in (GENERATIONS, *(name for name in TABLES if name != GENERATIONS), EXPERIMENTS):
             self._check_table(table)
+        for table in (*TABLES, EXPERIMENTS):
+            self._check_strays(table, {Path(part.path).name for part in self._manifest.parts_of(table)})
         for part in self._manifest.parts:
-            if part.table not in (STIMULI, *TABLES):
+            if part.table not in (STIMULI, *TABLES, EXPERIMENTS):
                 self.problems.append(f"{part.path!r}: there is no table {part.table!r}")
         self._check_failures()
         self._check_hashes()
@@ -112,7 +120,8 @@ class _Checker:
             self.problems += tiling_problems(table, parts, self._manifest)
         for part in parts:
             self._check_part(part)
-        self._check_strays(table, {Path(part.path).name for part in parts})
+        if table == GENERATIONS and not self.problems:
+            self._continuations = Continuations.of(self._generated, self._manifest.samples)
 
     def _check_strays(self, table: str, known: set[str]) -> None:
         folder = self._dir / table
@@ -141,6 +150,9 @@ class _Checker:
         self.problems += [f"{part.path}: {problem}" for problem in dict.fromkeys(found)]
 
     def _decode(self, path: Path, part: PartFile) -> Iterator[str]:
+        if part.table == EXPERIMENTS:
+            yield from self._findings(path, part)
+            return
         schema, metadata, count = tables.schema_and_count(path)
         if not schema.equals(self._schema(part, schema.names)):
             yield "its columns or their types are not those of this layout"
@@ -161,20 +173,32 @@ class _Checker:
             hasher.update(group)
             samples.append(tables.column(group, "sample_index"))
             if self._stimuli and part.table != STIMULI:
-                yield from group_problems(group, self._stimuli)
-                if part.table != "generations":
+                yield from group_problems(group, self._stimuli, self._continuations)
+                if part.table != GENERATIONS:
                     rows.add(group)
-            if part.table == "generations":
+            if part.table == GENERATIONS:
                 yield from answer_problems(group, self._manifest.origin.generation)
+                columns = (group[name].to_pylist() for name in ("sample_index", "token_ids"))
+                self._generated |= dict(zip(*columns, strict=True))
         if part.table == STIMULI:
             yield from self._take_stimuli(path)
         elif self._stimuli is None or not 0 <= part.sample_start <= part.sample_end <= self._manifest.samples:
             # Without stimuli nothing bounds what the manifest announces.
             return
-        elif part.table == "generations":
+        elif part.table == GENERATIONS:
             yield from generation_problems(part, np.concatenate(samples), self._manifest)
         else:
-            yield from capture_problems(part, rows, self._manifest)
+            yield from capture_problems(part, rows, self._manifest, self._stimuli, self._continuations)
+
+    def _findings(self, path: Path, part: PartFile) -> Iterator[str]:
+        found = list(read_findings(path))
+        self._content[part.path] = part.sha256
+        if len(found) != part.rows:
+            yield f"has {len(found)} lines, the manifest says {part.rows}"
+        if part.content_sha256 != part.sha256:
+            yield "its content hash is not its checksum"
+        if self._stimuli is not None:
+            yield from finding_problems(part, found, self._stimuli.ids, self._manifest)
 
     def _take_stimuli(self, path: Path) -> Iterator[str]:
         table = tables.joined(list(tables.read_groups(path)), tables.stimuli_schema(()))
@@ -185,7 +209,7 @@ class _Checker:
     def _schema(self, part: PartFile, names: list[str]) -> Any:
         if part.table == STIMULI:
             return tables.stimuli_schema([n.removeprefix(LABEL_PREFIX) for n in names if n.startswith(LABEL_PREFIX)])
-        if part.table == "generations":
+        if part.table == GENERATIONS:
             return tables.generations_schema()
         widths = {capture.width for capture in self._manifest.origin.captures if capture.table == part.table}
         return tables.activations_schema(max(widths, default=1), self._manifest.origin.dtype)

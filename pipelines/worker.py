@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +30,15 @@ from ember.gguf import GGUFFile
 from ember.work import CaptureWork, UnitResult
 from pipelines import journal, placing, shards
 from pipelines.errors import RunError
+from pipelines.findings import write_findings
 from pipelines.parts import PartFile
-from pipelines.receipts import NON_FINITE, Failure, Receipt, commit, holds, read
+from pipelines.receipts import EXPERIMENT, NON_FINITE, Failure, Receipt, commit, holds, read
+from pipelines.rows import CaptureRows
 from pipelines.score_rows import score_rows
+from pipelines.sources import read_rows
 from pipelines.tasks import EngineRecord, EngineSettings, UnitRecord, UnitTask, deciding_numerics
 from pipelines.unit_file import UnitFile, read_unit_file
+from pipelines.unit_hooks import findings_of, make_experiments
 from pipelines.unit_rows import capture_rows, generation_row
 
 
@@ -135,13 +139,20 @@ def _compute(task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
     model = _open_for_run(task.engine)
     model.file.check_unchanged()
     journal.note_worker(run_dir, "forward", piece=task.piece, number=task.number, start=task.start, end=task.end)
+    samples = range(task.start, task.end)
     result: UnitResult = model.run_unit(
-        units.work(task.start, task.end, task.guard_positions),
-        listener=_stopper(units, task.end - task.start, model.tokenizer),
+        units.work(task.start, task.end, task.guard_positions, read_rows),
+        make_experiments(units, samples),
+        listener=_stopper(units, len(samples), model.tokenizer),
     )
     model.file.check_unchanged()
     measured = result.guard_nll is not None and math.isfinite(result.guard_nll)
-    parts = tuple(_write(model, task, run_dir, attempt, units, result))
+    findings, hooked = findings_of(units, samples, result)
+    good = [i for i in range(len(samples)) if i not in result.failures and i not in hooked]
+    parts = tuple(_write(model, task, run_dir, attempt, units, result, good))
+    if units.experiments and good:
+        where = {"sample_start": task.start, "sample_end": task.end}
+        parts = (*parts, write_findings(run_dir, task.piece, attempt, findings, **where))
     receipt = Receipt(
         piece=task.piece,
         start=task.start,
@@ -149,18 +160,23 @@ def _compute(task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
         parts=parts,
         rows=result.rows,
         rows_computed=result.rows_computed,
-        generated=sum(len(p.token_ids) for i, p in enumerate(result.produced) if i not in result.failures),
+        generated=sum(len(result.produced[i].token_ids) for i in good) if result.produced else 0,
         guard_nll=result.guard_nll if measured else None,
         guard_count=result.guard_count if measured else 0,
-        failures=tuple(
-            Failure(task.start + i, NON_FINITE, f"non-finite after {_place(f.layer, f.site)}")
-            for i, f in sorted(result.failures.items())
-        ),
+        failures=tuple(_failures(task.start, result, hooked)),
         ember=task.ember,
     )
     standing = commit(run_dir, attempt, receipt)
     journal.note_worker(run_dir, "receipt", piece=task.piece, number=task.number)
     return standing
+
+
+def _failures(start: int, result: UnitResult, hooked: Mapping[int, str]) -> Iterator[Failure]:
+    for i in sorted(result.failures.keys() | hooked.keys()):
+        if (found := result.failures.get(i)) is not None:
+            yield Failure(start + i, NON_FINITE, f"non-finite after {_place(found.layer, found.site)}")
+        else:
+            yield Failure(start + i, EXPERIMENT, hooked[i])
 
 
 def _open_for_run(settings: EngineSettings) -> Any:
@@ -190,12 +206,12 @@ def _place(layer: int, site: str) -> str:
 
 
 def _write(
-    model: Any, task: UnitTask, run_dir: Path, attempt: str, units: UnitFile, result: UnitResult
+    model: Any, task: UnitTask, run_dir: Path, attempt: str, units: UnitFile, result: UnitResult, good: list[int]
 ) -> list[PartFile]:
-    good = [i for i in range(task.end - task.start) if i not in result.failures]
+    """Write the tables of a unit whose prompts `good` (from 0) have results."""
     if not good:
         return []
-    rows = [capture_rows(units, c, task.start, good, v) for c, v in zip(units.captures, result.captures, strict=True)]
+    rows = _captured(model, units, range(task.start, task.end), result, good)
     where: dict[str, Any] = {"sample_start": task.start, "sample_end": task.end, "metadata": dict(task.metadata)}
     parts = []
     for write, wanted in (
@@ -210,6 +226,25 @@ def _write(
         told = [generation_row(units, task.start + i, produced[i], model.tokenizer, scores[i]) for i in good]
         parts.append(shards.write_generations(run_dir, task.piece, attempt, told, **where))
     return parts
+
+
+def _captured(
+    model: Any, units: UnitFile, samples: range, result: UnitResult, good: Sequence[int]
+) -> list[CaptureRows]:
+    lost = result.failures.keys() | result.hook_failures.keys()
+    return [
+        capture_rows(
+            units,
+            capture,
+            samples,
+            good,
+            values,
+            produced=result.produced,
+            lost=lost,
+            is_special=model.tokenizer.is_special,
+        )
+        for capture, values in zip(units.captures, result.captures, strict=True)
+    ]
 
 
 def _check_numerics(wanted: dict[str, Any], found: dict[str, Any]) -> None:

@@ -119,7 +119,7 @@ def test_no_difference_means_the_same_hash(old: Any, new: Any) -> None:
 
 def test_input_hash_changes_with_every_input() -> None:
     changed = {replace(INPUTS, **{name: 2 if name == "numerics_version" else "x"}).input_hash for name in plain(INPUTS)}
-    assert len(changed | {INPUTS.input_hash}) == 8
+    assert len(changed | {INPUTS.input_hash}) == 9
 
 
 def test_stimuli_hash_is_over_the_users_order() -> None:
@@ -179,8 +179,8 @@ def test_it_has_the_fields_of_the_contract(run: FakeRun) -> None:
     assert found["schema_version"] == "ember.manifest/v1"
     assert found["status"] == "complete"
     assert sorted(found) == [
-        "captures", "config_sha256", "dtype", "failed_samples", "generation", "guard", "input_hash", "layout", "model",
-        "model_sha256", "name", "numerics", "numerics_version", "output_format", "parts", "plan_sha256",
+        "captures", "config_sha256", "dtype", "failed_samples", "generation", "guard", "hooks", "hooks_sha256",
+        "input_hash", "layout", "model", "model_sha256", "name", "numerics", "numerics_version", "output_format", "parts", "plan_sha256",
         "sample_order_sha256", "samples", "schema_version", "scoring", "semantic_hash", "splits", "status",
         "stimuli_sha256", "tensor_contract", "tokenizer", "tokenizer_sha256", "validation",
     ]  # fmt: skip

@@ -45,11 +45,11 @@ def test_every_value_gets_its_own_keys(positions: list[list[int]], pooled: bool,
     end = data.draw(st.integers(start + 1, len(positions)))
     good = data.draw(st.lists(st.sampled_from(range(end - start)), unique=True, min_size=1).map(sorted))
     # The engine's rows of the whole unit; each value says whose it is.
-    owners = [(s, p) for s in range(start, end) for p in ([-1] if pooled else positions[s])]
+    owners = [(s, p) for s in range(start, end) for p in ([-1] if pooled and positions[s] else positions[s])]
     values = np.zeros((2, len(owners), 3), np.float32)
     for row, (sample, place) in enumerate(owners):
         values[:, row] = 100 * sample + place
-    rows = capture_rows(units, units.captures[0], start, good, values)
+    rows = capture_rows(units, units.captures[0], range(start, end), good, values)
     rows.check(start, end)
     assert set(rows.sample_index.tolist()) <= {start + i for i in good}
     wanted = [(s, p) for s, p in owners if s - start in good]

@@ -302,7 +302,10 @@ def test_a_manifest_that_contradicts_the_files(
 
 
 JUNK = (None, True, -1, 3, 10**15, 2**70, 1.5, float("inf"), "", "../x", "last", [], {}, [1], ["a"], {"a": 1}, [[]])
-UNCHECKED = {"name", "position", "model", "tokenizer", "numerics", "validation", "guard", "splits", "tensor_contract"}
+UNCHECKED = {
+    "name", "position", "model", "tokenizer", "numerics", "validation", "guard", "splits", "tensor_contract",
+    "hooks", "generation", "scoring",
+}  # fmt: skip
 """What the manifest tells about the run's origin, which no file of the run could contradict."""
 
 
