@@ -41,8 +41,9 @@ def estimate_duration(plan: Plan, workers: int) -> Duration:
     threads = plan.config.engine.blas_threads
     speed = multiply_speed(threads)
     layers, head = _elements(plan)
-    needs_head = len(plan.samples) if plan.max_tokens else 0
-    prefill = 2.0 * (plan.rows_shared * layers + needs_head * head) / (speed * EFFICIENCY)
+    needs_head = (len(plan.samples) if plan.max_tokens or plan.scores_anything else 0) + len(plan.scores.tokens)
+    rows = plan.rows_shared + plan.rows_scored
+    prefill = 2.0 * (rows * layers + needs_head * head) / (speed * EFFICIENCY)
     steps = len(plan.units) * plan.max_tokens
     tokens = len(plan.samples) * plan.max_tokens
     reading = steps * 4.0 * (layers + head) / (BYTES_PER_SECOND * math.sqrt(threads))

@@ -20,12 +20,18 @@ ROW_INDEX: Final = 48
 """Bytes that the index columns of a row take at most, compressed."""
 GENERATED_ROW: Final = 200
 """Bytes of a generated row without its tokens and text."""
+SCORED_ROW: Final = 80
+"""Bytes of the score columns of a row without lists."""
+SCORED_TEXT, SCORED_TOKEN = 20, 16
+"""Bytes that a scored text, and each of its tokens, takes at most."""
 PROCESS_BYTES: Final = 125_000_000
 """Private memory of a worker with its libraries and an open model, before its first unit; measured."""
 SLICE_BYTES: Final = 64 << 20
 """Decoded weights that the engine holds at a time, at most (`ember.engine.weights`)."""
 HEAD_SLICE_BYTES: Final = 16 << 20
 HEAD_ROWS: Final = 1024
+WHOLE_BYTES: Final = 32 << 20
+"""Rows of logits that the engine holds whole at a time, at most (`ember.engine.head`)."""
 CHUNK_ROWS: Final = 4096
 """Rows that go through a layer together, at most (`ember.engine.prefill`)."""
 HIDDEN_COPIES: Final = 12
@@ -65,15 +71,18 @@ def table_bytes(plan: Plan) -> dict[str, int]:
         row = _width(plan, capture.site) * FLOAT + ROW_INDEX
         groups = units * len(capture.layers) * ROW_GROUP
         found[table] = found.get(table, units * PART) + capture.n_rows * len(capture.layers) * row + groups
-    if plan.max_tokens:
-        found["generations"] = units * PART + len(plan.samples) * (GENERATED_ROW + 12 * plan.max_tokens)
+    if plan.max_tokens or plan.scores_anything:
+        row = GENERATED_ROW + 12 * plan.max_tokens + (SCORED_ROW + 12 * plan.top_k if plan.scores_anything else 0)
+        scored = SCORED_TOKEN * len(plan.scores.tokens) + SCORED_TEXT * len(plan.scores.merged)
+        texts = sum(len(text.encode()) for choices in plan.scores.choices for text in choices)
+        found["generations"] = units * PART + len(plan.samples) * row + scored + texts
     return found
 
 
 def worker_memory(plan: Plan) -> Memory:
     """Private memory that a worker needs for the largest unit, weights streamed."""
     card = plan.source.card
-    rows = max(unit.rows_shared for unit in plan.units)
+    rows = max(unit.rows_shared + unit.rows_scored for unit in plan.units)
     ffn = _hyperparameter(plan, "feed_forward_length", 4 * card.hidden_size)
     working = min(rows, CHUNK_ROWS) * (HIDDEN_COPIES * card.hidden_size + FFN_COPIES * ffn) + rows * card.hidden_size
     return Memory(
@@ -142,12 +151,24 @@ def _decoded(plan: Plan) -> int:
 
 def _head(plan: Plan) -> int:
     """Bytes of a slice of the head and of the logits that come out of it, where anything asks for logits."""
-    if not (plan.max_tokens or plan.config.guard.positions or any(not SITES[c.site].per_layer for c in plan.captures)):
+    wanted = plan.max_tokens or plan.scores_anything or plan.config.guard.positions
+    if not (wanted or any(not SITES[c.site].per_layer for c in plan.captures)):
         return 0
+    if plan.scores_anything or plan.choosing.samples:
+        return HEAD_SLICE_BYTES + _whole_rows(plan)
     columns = min(plan.source.card.vocab_size, HEAD_SLICE_BYTES // (FLOAT * plan.source.card.hidden_size))
     rows = min(HEAD_ROWS, max(max(u.end - u.start for u in plan.units), plan.config.guard.positions))
     # Once as float32, and for likelihoods twice as float64.
     return HEAD_SLICE_BYTES + rows * columns * (FLOAT + 16)
+
+
+def _whole_rows(plan: Plan) -> int:
+    """Bytes of the rows of logits that are held whole, to be ranked or drawn from."""
+    vocab = plan.source.card.vocab_size
+    asked = max(u.end - u.start for u in plan.units) + len(plan.scores.tokens)
+    rows = min(asked, max(1, WHOLE_BYTES // (FLOAT * vocab)))
+    # Once as float32, and for log-probabilities twice as float64.
+    return rows * vocab * (FLOAT + 16)
 
 
 def _hyperparameter(plan: Plan, name: str, default: int) -> int:

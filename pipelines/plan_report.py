@@ -1,5 +1,6 @@
 """What `ember pipeline plan` shows: numbers, what deserves a look, and the first prompts as the model sees them."""
 
+from dataclasses import asdict
 from typing import Any, Final
 
 from pipelines.canonical import plain
@@ -27,6 +28,13 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "max_tokens": plan.max_tokens,
         "rows": plan.rows,
         "rows_shared": plan.rows_shared,
+        "rows_scored": plan.rows_scored,
+        "scores": {
+            "texts": len(plan.scores.merged),
+            "merged": int(plan.scores.merged.sum()),
+            "top_k": plan.top_k,
+        },
+        "sampling": asdict(plan.choosing) if plan.choosing.samples else None,
         "units": len(plan.units),
         "unit_rows": plan.unit_rows,
         "captures": _captures(plan),
@@ -92,16 +100,26 @@ def _workers(plan: Plan, crew: Crew) -> dict[str, Any]:
 
 def _head_line(told: dict[str, Any]) -> str:
     lengths = told["tokens_per_prompt"]
-    generate = f", {told['max_tokens']} tokens generated after each" if told["max_tokens"] else ""
+    sampling = told["sampling"]
+    how = f" (temperature {sampling['temperature']}, seed {sampling['seed']})" if sampling else ""
+    generate = f", {told['max_tokens']} tokens generated after each{how}" if told["max_tokens"] else ""
     return f"{told['name']}: {told['prompts']} prompts of {lengths['min']} to {lengths['max']} tokens{generate}"
 
 
 def _numbers(told: dict[str, Any]) -> list[str]:
-    model, saved = told["model"], told["rows"] / told["rows_shared"]
+    model, saved, scores = told["model"], told["rows"] / told["rows_shared"], told["scores"]
     shape = f"{model['n_layers']} layers of {model['hidden_size']}, context {model['context_length']}"
     return [
         f"model     {model['path']} ({model['architecture']}, {shape})",
         f"rows      {told['rows']:,} token rows, {told['rows_shared']:,} after sharing prefixes ({saved:.1f}x)",
+        *(
+            [
+                f"scores    {scores['texts']:,} texts, {told['rows_scored']:,} more token rows, {scores['merged']:,} merged"
+            ]
+            if scores["texts"]
+            else []
+        ),
+        *([f"top       the {scores['top_k']} likeliest first tokens of each prompt"] if scores["top_k"] else []),
         f"units     {told['units']} of at most {told['unit_rows']:,} rows",
         *(
             f"capture   {c['name']}: {c['site']}, {_layers(c['layers'])}, position {c['position']}, {c['rows']:,} rows"
