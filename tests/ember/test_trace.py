@@ -346,3 +346,11 @@ def test_data_is_what_the_recorder_writes() -> None:
     assert sorted(path.name for path in Path(traces.DATA).glob("trace_*.txt")) == sorted(
         f"trace_{name}.txt" for name in traces.MODELS
     )
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "qwen3", "gemma3", "gemma4"])
+def test_the_page_lists_what_a_layer_emits(family) -> None:
+    page = (traces.DATA.parents[2] / "docs/reference/trace.md").read_text(encoding="utf-8")
+    listed = page.split(f"### A layer of {family}\n\n```\n")[1].split("```")[0].split()
+    told = [line.split() for line in traces.recorded(family)[0]]
+    assert [cells[0] for cells in told if cells[2:4] == ["prefill", "0"]] == listed

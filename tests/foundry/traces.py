@@ -3,7 +3,7 @@
     python -m tests.foundry.traces            # event lists with norms, from the reference route
     python -m tests.foundry.traces --bits     # fingerprints of tiny_llama on both routes, added for this machine
 
-An event's line holds everything but times, kernels and fingerprints: these belong to a machine.
+An event's line holds what both routes must tell alike: not times, kernels, how weights are kept, and fingerprints.
 """
 
 import json
@@ -27,7 +27,7 @@ MAX_TOKENS: Final = 3
 MODELS: Final = ("tiny_llama", *PLAIN)
 COLUMNS: Final = (
     "name", "op_kind", "phase", "layer", "token_index", "input_shape", "output_shape", "input_bytes", "output_bytes",
-    "weight_bytes", "estimated_flops", "weights", "fused_into",
+    "estimated_flops", "fused_into",
 )  # fmt: skip
 
 
