@@ -108,10 +108,10 @@ def patch_lines(trace: TraceConfig, pairs: Sequence[Pair], layers: Sequence[int]
                     name = patch_id(pair.name, site, layer, place.position)
                     yield _line(pair, name, patch, layer, place.position)
         if pair.equal_length:
-            yield _line(pair, control_id(pair.name), CONTROL, None, None)
+            yield _line(pair, control_id(pair.name), CONTROL, "all", "all")
 
 
-def _line(pair: Pair, name: str, patch: str, layer: int | None, position: int | None) -> str:
+def _line(pair: Pair, name: str, patch: str, layer: int | str, position: int | str) -> str:
     labels = (pair.name, patch, stimulus_id(pair.name, CLEAN), layer, position)
     told = {"id": name, "prompt": pair.config.corrupt, "expected": pair.config.expected}
     return json.dumps(told | dict(zip(LABELS, labels, strict=True)), ensure_ascii=False) + "\n"

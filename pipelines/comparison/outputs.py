@@ -143,7 +143,8 @@ class _Texts:
 
 def _aligned(a: Side, b: Side, table: str) -> Iterator[tuple[tables.Table, tables.Table]]:
     """Rows of `table` for the same stimuli, one row a stimulus, in A's order and at most a part of each at a time."""
-    home = np.full(a.numbers.max(initial=-1) + 1, -1)
+    # One more than there are, for those that have no number: -1 is the last.
+    home = np.full(a.numbers.max(initial=-1) + 2, -1)
     known = np.flatnonzero(b.numbers >= 0)
     home[b.numbers[known]] = known
     if not (parts := sorted(b.run.manifest.parts_of(table), key=lambda part: part.sample_start)):
@@ -151,7 +152,7 @@ def _aligned(a: Side, b: Side, table: str) -> Iterator[tuple[tables.Table, table
     ends = np.array([part.sample_end for part in parts])
     for record in a.run.manifest.parts_of(table):
         one, samples = _read(a, record)
-        wanted = np.where(a.numbers[samples] >= 0, home[a.numbers[samples]], -1)
+        wanted = home[a.numbers[samples]]
         places = np.searchsorted(ends, wanted, "right")
         for place in np.unique(places[(wanted >= 0) & (places < len(parts))]):
             other, theirs = _read(b, parts[place])

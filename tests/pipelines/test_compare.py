@@ -308,6 +308,22 @@ def test_stimuli_and_captures_that_only_one_has(a: FakeRun, tmp_path: Path) -> N
     assert (back.only_b, back.stimuli.only_b) == (("word", "scores"), 3)
 
 
+def test_runs_without_a_common_stimulus(a: FakeRun, tmp_path: Path) -> None:
+    b = make_run(tmp_path / "b", units=(3,))
+    b.samples = [replace(s, stimulus=replace(s.stimulus, id=f"other-{s.sample_index}")) for s in b.samples]
+    shutil.rmtree(b.directory)
+    b.inputs = replace(b.inputs, stimuli_sha256=stimuli_sha256(s.stimulus for s in b.samples))
+    b.parts = [shards.write_stimuli(b.directory, b.samples, attempt="plan", metadata=part_metadata(b.inputs))]
+    b.parts += write_unit(b, 0, "b")
+    b.finish()
+    for one, other in ((a, b), (b, a)):
+        found = pipelines.compare(one.directory, other.directory)
+        assert (found.stimuli.common, found.generations, found.scores) == (0, None, ())
+        assert all(layer.rows == 0 for capture in found.captures for layer in capture.layers)
+        assert not found.identical
+        assert "0 stimuli" in "\n".join(comparison_lines(found))
+
+
 def test_other_prompts_are_compared_by_place_and_told(a: FakeRun, tmp_path: Path) -> None:
     """A prompt that lost a token: its last row is compared with the last, its others from the first on."""
     b = make_run(tmp_path / "b", units=(4, 3, 6))
