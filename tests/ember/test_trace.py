@@ -106,6 +106,19 @@ def test_the_built_in_model_is_a_llama_of_17_events_a_layer() -> None:
     assert len(model.trace("اسم الفاعل من الجذر ك ت ب:").events) == 3 + 17 * model.n_layers
 
 
+@pytest.mark.realmodel
+@pytest.mark.parametrize("route", ROUTES)
+def test_smollm2_is_a_llama_of_thirty_layers(smollm2, route) -> None:
+    model = ember.open(smollm2, route=route, threads=1)
+    found = model.trace("Once upon a time there was a", max_tokens=3, values=True)
+    assert [len([event for event in found.events if event.phase == phase]) for phase in ("prefill", "decode")] == [
+        3 + 17 * 30, 2 * (3 + 17 * 30),
+    ]  # fmt: skip
+    assert found.token_ids == model.generate("Once upon a time there was a", max_tokens=3).token_ids
+    head = next(event for event in found.events if event.name == "lm_head")
+    assert head.values.fingerprint == fingerprint(model.logits(["Once upon a time there was a"]))
+
+
 def test_every_generated_token_but_the_last_is_an_evaluation(model) -> None:
     found = model.trace(tokens=SIX, max_tokens=4, stop_at_eos=False)
     assert (found.prompt_ids, len(found.token_ids), found.stopped) == (SIX, 4, "length")
