@@ -8,7 +8,7 @@ from pipelines.crew import Crew, plan_crew
 from pipelines.duration import estimate_duration, in_words
 from pipelines.errors import RunError
 from pipelines.estimates import check_disk, size, table_bytes
-from pipelines.finish import position_text
+from pipelines.hook_report import hooks_lines, hooks_record
 from pipelines.plan import Plan, PlannedSample
 
 FIRST: Final = 3
@@ -37,7 +37,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "sampling": asdict(plan.choosing) if plan.choosing.samples else None,
         "units": len(plan.units),
         "unit_rows": plan.unit_rows,
-        "captures": _captures(plan),
+        **hooks_record(plan),
         "bytes": tables,
         "bytes_total": sum(tables.values()),
         "workers": _workers(plan, crew),
@@ -75,19 +75,6 @@ def _model(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _captures(plan: Plan) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": planned.name,
-            "site": planned.site,
-            "layers": list(planned.layers),
-            "position": position_text(wanted.position),
-            "rows": planned.n_rows,
-        }
-        for planned, wanted in zip(plan.captures, plan.config.hooks.capture, strict=True)
-    ]
-
-
 def _workers(plan: Plan, crew: Crew) -> dict[str, Any]:
     return {
         "count": crew.workers,
@@ -107,25 +94,22 @@ def _head_line(told: dict[str, Any]) -> str:
 
 
 def _numbers(told: dict[str, Any]) -> list[str]:
-    model, saved, scores = told["model"], told["rows"] / told["rows_shared"], told["scores"]
+    model, saved = told["model"], told["rows"] / told["rows_shared"]
     shape = f"{model['n_layers']} layers of {model['hidden_size']}, context {model['context_length']}"
     return [
         f"model     {model['path']} ({model['architecture']}, {shape})",
         f"rows      {told['rows']:,} token rows, {told['rows_shared']:,} after sharing prefixes ({saved:.1f}x)",
-        *(
-            [
-                f"scores    {scores['texts']:,} texts, {told['rows_scored']:,} more token rows, {scores['merged']:,} merged"
-            ]
-            if scores["texts"]
-            else []
-        ),
-        *([f"top       the {scores['top_k']} likeliest first tokens of each prompt"] if scores["top_k"] else []),
+        *_scores(told),
         f"units     {told['units']} of at most {told['unit_rows']:,} rows",
-        *(
-            f"capture   {c['name']}: {c['site']}, {_layers(c['layers'])}, position {c['position']}, {c['rows']:,} rows"
-            for c in told["captures"]
-        ),
+        *hooks_lines(told),
     ]
+
+
+def _scores(told: dict[str, Any]) -> list[str]:
+    asked, more = told["scores"], told["rows_scored"]
+    lines = [f"scores    {asked['texts']:,} texts, {more:,} more token rows, {asked['merged']:,} merged"]
+    first = [f"top       the {asked['top_k']} likeliest first tokens of each prompt"]
+    return lines * bool(asked["texts"]) + first * bool(asked["top_k"])
 
 
 def _costs(told: dict[str, Any]) -> list[str]:
@@ -179,11 +163,3 @@ def _sample_lines(sample: dict[str, Any]) -> list[str]:
         f"          ids    {shown}",
         f"          last   {sample['last_token']!r} ({sample['last_token_id']})",
     ]
-
-
-def _layers(layers: list[int]) -> str:
-    if layers == [-1]:
-        return "no layer"
-    if len(layers) > 2 and layers == list(range(layers[0], layers[-1] + 1)):
-        return f"layers {layers[0]} to {layers[-1]}"
-    return "layers " + ", ".join(map(str, layers))
