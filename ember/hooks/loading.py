@@ -60,17 +60,14 @@ class ExperimentFactory:
             raise InputError(f"experiment {self.spec!r}: {found.__name__} cannot be made: {_told(error)}") from error
 
 
-def load_experiment(
-    spec: str, options: Mapping[str, Any] | None = None, *, folder: Path | None = None
-) -> ExperimentFactory:
+def load_experiment(spec: str, options: Mapping[str, Any] | None = None) -> ExperimentFactory:
     """Find an experiment and return what makes its instances; one is made and dropped, to see that it can be.
 
-    `spec` is a built-in name, the short form `zero_layer_output:3:attention`, `module:Class`, `path/to/file.py:Class`
-    (relative to `folder`, by default the working directory), or the name of an entry point of the group
-    `ember.experiments`. `options` are the class's keyword arguments. Raises InputError for what cannot be found or
-    imported, is no Experiment, or does not take the options.
+    `spec` is a built-in name, the short form `zero_layer_output:3:attention`, `module:Class`, `path/to/file.py:Class`,
+    or the name of an entry point of the group `ember.experiments`. `options` are the class's keyword arguments. Raises
+    InputError for what cannot be found or imported, is no Experiment, or does not take the options.
     """
-    named, chosen = _split(spec, options or {}, folder or Path())
+    named, chosen = _split(spec, options or {})
     found = _find(named)
     _check_options(named, found, chosen)
     factory = ExperimentFactory(named, chosen)
@@ -78,12 +75,12 @@ def load_experiment(
     return replace(factory, name=sample.name, mutates=sample.mutates, source_sha256=_source_sha256(found))
 
 
-def _split(spec: str, options: Mapping[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
+def _split(spec: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Move the text of a short form to the options, and make a file's path absolute."""
     name, colon, text = spec.partition(":")
     if name not in BUILT_IN:
         where, _, attribute = spec.rpartition(":")
-        return (f"{(folder / where).absolute()}:{attribute}" if _is_file(where) else spec), dict(options)
+        return (f"{Path(where).absolute()}:{attribute}" if _is_file(where) else spec), dict(options)
     option = BUILT_IN[name][1]
     if not colon:
         return name, dict(options)

@@ -100,8 +100,7 @@ def test_a_class_of_a_file_with_options(file: Path) -> None:
     assert load_experiment(f"{file}:Anything", {"a": 1, "b": 2})().options == {"a": 1, "b": 2}
 
 
-def test_a_relative_file_is_taken_from_the_folder_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load_experiment("mine.py:Plain", folder=file.parent).name == "plain"
+def test_a_relative_file_stays_found_from_elsewhere(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(file.parent)
     factory = load_experiment("mine.py:Plain")
     monkeypatch.chdir("/")
