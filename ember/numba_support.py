@@ -74,6 +74,22 @@ def intrinsic(function: F) -> F:
     return made
 
 
+def literal_intrinsic(function: F) -> F:
+    """Like `intrinsic`, for a function whose constant arguments decide the code: it sees their literal types."""
+    if not HAVE_NUMBA:
+        return function
+    made: F = importlib.import_module("numba.extending").intrinsic(prefer_literal=True)(function)
+    return made
+
+
+def inlined(function: F) -> F:
+    """Make a function whose body is put into each kernel that calls it, so that constants stay constants there."""
+    if not HAVE_NUMBA:
+        return function
+    made: F = _numba.njit(inline="always", error_model="numpy")(function)
+    return made
+
+
 @cache
 def kernel_cache() -> Path | None:
     """Return the directory of this source's machine code; None where nothing can be written."""

@@ -21,6 +21,11 @@ class Backend(Protocol):
     """Math of one route. T token rows, D width, N and K features out and in, E head width."""
 
     route: str
+    products: str
+    """What multiplies rows by weights: a name for records."""
+
+    def for_decode(self) -> "Backend":
+        """The primitives of the same route while decoding, when rows are few."""
 
     def embed(self, weight: Linear, tokens: Tokens) -> Floats:
         """Rows of an embedding, decoded on demand: [T] -> [T, D]."""

@@ -68,7 +68,7 @@ class Decode:
     """Continues the prompts of a unit, one token of every living sequence an evaluation."""
 
     def __init__(self, model: BoundModel, be: Backend, cache: KVCache, stage: Stage, choosing: Choosing) -> None:
-        self._model, self._be, self._cache, self._stage, self._choosing = model, be, cache, stage, choosing
+        self._model, self._be, self._cache, self._stage, self._choosing = model, be.for_decode(), cache, stage, choosing
         self.failures: dict[int, NonFinite] = {}
         self._evaluations = 0
 

@@ -15,11 +15,11 @@ WeightState = Literal["packed", "resident", "streamed"]
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the output of an operation was."""
+    """What the output of an operation was; None both where it left nothing in memory."""
 
-    norm: float
+    norm: float | None = None
     """L2 norm, formed in float64."""
-    fingerprint: str
+    fingerprint: str | None = None
     """First 16 hexadecimal digits of the SHA-256 of the float32 values, little-endian, row after row."""
 
 
@@ -51,6 +51,7 @@ class Event:
     fused_into: str | None
     """Name of the operation, later in the same layer, inside which this one ran."""
     values: Values | None = None
+    """None: nobody asked for values."""
 
     def record(self) -> dict[str, Any]:
         """Return the event as plain data, in the order of a journal's line."""
@@ -58,8 +59,9 @@ class Event:
         plain["input_shape"], plain["output_shape"] = list(self.input_shape), list(self.output_shape)
         if self.values is not None:
             # JSON has no NaN and no infinity
-            norm = self.values.norm if math.isfinite(self.values.norm) else None
-            plain |= {"norm": norm, "fingerprint": self.values.fingerprint}
+            norm = self.values.norm
+            plain["norm"] = norm if norm is not None and math.isfinite(norm) else None
+            plain["fingerprint"] = self.values.fingerprint
         return plain
 
 

@@ -36,11 +36,22 @@ class FastBackend:
     """Primitives on numba kernels and BLAS (see `ember.engine.backend`)."""
 
     route = "fast"
+    products = "blas sgemm"
 
-    def __init__(self, store: WeightStore) -> None:
+    def __init__(self, store: WeightStore, threads: int) -> None:
         self.store = store
+        self.threads = threads
         self._buffers = Buffers()
         self._tables: dict[int, RopeTables] = {}
+        self._decoding: FastBackend | None = None
+
+    def for_decode(self) -> "FastBackend":
+        """See `Backend.for_decode`."""
+        if self._decoding is None:
+            from ember.engine.packed import PackedBackend  # a kind of this class; compiles or loads its kernels
+
+            self._decoding = PackedBackend(self)
+        return self._decoding
 
     def embed(self, weight: Linear, tokens: Tokens) -> Floats:
         """See `Backend.embed`."""

@@ -33,11 +33,16 @@ class ReferenceBackend:
     """Primitives in NumPy (see `ember.engine.backend`)."""
 
     route = "reference"
+    products = "blas sgemm"
 
     def __init__(self, store: WeightStore, dtype: type[np.floating[Any]] = np.float32) -> None:
         self.store = store
         self.dtype = dtype
         self._tables: dict[int, RopeTables] = {}
+
+    def for_decode(self) -> "ReferenceBackend":
+        """See `Backend.for_decode`: the same way for few rows and many."""
+        return self
 
     def embed(self, weight: Linear, tokens: Tokens) -> Floats:
         """See `Backend.embed`."""

@@ -34,7 +34,7 @@ class Session:
         """Resolve `auto`, choose streamed or resident weights, build the backend. Raises InputError."""
         resolved = resolve_route(route)
         residence: Residence = "resident" if decoded_bytes(file) <= budget else "streamed"
-        return cls(resolved, _backend(file, resolved, residence), residence, threads, controller)
+        return cls(resolved, _backend(file, resolved, residence, threads), residence, threads, controller)
 
     def limits(self) -> AbstractContextManager[Any]:
         """Hold BLAS to this session's threads; environment variables of users and schedulers do not count."""
@@ -47,7 +47,9 @@ class Session:
             "weights": self.residence,
             "prefill_matmul": "BLAS sgemm on decoded float32 rows",
             "prefill_attention": "canonical tiles of 32 queries, BLAS sgemm",
-            "decode_matmul": "BLAS sgemm on decoded float32 rows, padded",
+            "decode_matmul": "BLAS sgemm on decoded float32 rows, padded"
+            if self.route == "reference"
+            else "packed weights times rows, 16 float32 lanes, numba kernel",
             "decode_attention": "one query a sequence, keys in ascending order"
             + (", numba kernel" if self.route == "fast" else ", NumPy"),
             "elementwise": "numba kernels" if self.route == "fast" else "NumPy",
@@ -79,11 +81,11 @@ def decoded_bytes(file: GGUFFile) -> int:
     return total
 
 
-def _backend(file: GGUFFile, route: str, residence: Residence) -> Backend:
+def _backend(file: GGUFFile, route: str, residence: Residence, threads: int) -> Backend:
     if route == "reference":
         return ReferenceBackend(WeightStore(file, decode_numpy, residence))
     from ember.engine.fast import FastBackend  # compiles or loads kernels
     from ember.gguf import decode_fast
 
     decode_fast.prepare({info.type for info in file.tensors.values()})
-    return FastBackend(WeightStore(file, decode_fast.decode, residence))
+    return FastBackend(WeightStore(file, decode_fast.decode, residence), threads)

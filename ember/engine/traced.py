@@ -175,9 +175,13 @@ class TracedBackend:
 
     def __init__(self, be: Backend, tracer: Tracer, head: _Head) -> None:
         self._be, self._tracer, self._head = be, tracer, head
-        self.route = be.route
+        self.route, self.products = be.route, be.products
         self._product = ""
         """Role of the product that ran last: an activation belongs to it."""
+
+    def for_decode(self) -> "TracedBackend":
+        """See `Backend.for_decode`."""
+        return TracedBackend(self._be.for_decode(), self._tracer, self._head)
 
     def _each(self, name: str, op_kind: str, cost: str, kernel: str, *inputs: Floats, weight: int = 0) -> Operation:
         """Describe an operation that does the same to every value of its first input."""
@@ -202,7 +206,9 @@ class TracedBackend:
 
     def _matmul(self, name: str, x: Floats, weight: Linear) -> Operation:
         flops = events.product_flops(len(x), weight.in_features, weight.out_features)
-        return Operation(name, "matmul", SGEMM, x.shape, x.nbytes, flops, self._tracer.linear(weight))
+        packed = Weight("packed", weight.out_features * weight.info.row_bytes)
+        kept = packed if self.products != SGEMM else self._tracer.linear(weight)
+        return Operation(name, "matmul", self.products, x.shape, x.nbytes, flops, kept)
 
     def head_slices(self, x: Floats, weight: Linear) -> Iterator[tuple[int, int, Floats]]:
         """See `Backend.head_slices`."""

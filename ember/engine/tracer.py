@@ -74,14 +74,18 @@ class Digest:
     def __init__(self) -> None:
         self._squares = 0.0
         self._sha256 = hashlib.sha256()
+        self._empty = True
 
     def take(self, part: Floats) -> None:
         """Add values."""
+        self._empty = False
         self._squares += float(np.square(part, dtype=np.float64).sum())
         self._sha256.update(np.ascontiguousarray(part, "<f4").data)
 
     def values(self) -> Values:
         """Return what the parts were together."""
+        if self._empty:
+            return Values()
         return Values(math.sqrt(self._squares), self._sha256.hexdigest()[:16])
 
 
@@ -195,7 +199,7 @@ class Tracer:
             told = self._told[self._next]
             told.join(operation, shape, nbytes, took)
         else:
-            told = Told(operation, shape, nbytes, took, Digest() if self.values and out is not None else None)
+            told = Told(operation, shape, nbytes, took, Digest() if self.values else None)
             self._told.append(told)
         self._next += 1
         if told.digest is not None and out is not None:

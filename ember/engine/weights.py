@@ -70,6 +70,19 @@ class WeightStore:
         raw = self._file.raw(weight.info.name)[(first + start) * row_bytes : (first + stop) * row_bytes]
         self._decode(raw, weight.info.type, out.reshape(-1))
 
+    def stored(self, weight: Linear) -> NDArray[np.uint8]:
+        """Bytes of all rows of a weight as the file holds them, without a copy."""
+        row_bytes, first = weight.info.row_bytes, weight.first_row
+        return self._file.raw(weight.info.name)[first * row_bytes : (first + weight.out_features) * row_bytes]
+
+    def decode_stored(self, weight: Linear, raw: NDArray[np.uint8], first: int, out: Floats) -> None:
+        """Decode rows of `raw`, stored rows of `weight`, from `first` on into out [rows, in]."""
+        row_bytes = weight.info.row_bytes
+        part = raw[first * row_bytes : (first + len(out)) * row_bytes]
+        flat = np.empty(out.size, np.float32)
+        self._decode(part, weight.info.type, flat)
+        out[...] = flat.reshape(out.shape)
+
     def gather(self, weight: Linear, rows: Tokens) -> Floats:
         """Decode single rows of an embedding: [T] -> [T, in]; each distinct row once."""
         distinct, where = np.unique(rows, return_inverse=True)

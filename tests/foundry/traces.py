@@ -54,7 +54,7 @@ def _cell(value: Any) -> str:
 
 def norms(events: Sequence[Event]) -> list[float]:
     """Give the norms of all outputs, -1 where none was left in memory."""
-    return [-1.0 if event.values is None else event.values.norm for event in events]
+    return [-1.0 if event.values.norm is None else event.values.norm for event in events]
 
 
 def recorded(name: str) -> tuple[list[str], list[float]]:
@@ -75,10 +75,7 @@ def machine(path: Path) -> str:
 
 def fingerprints(path: Path) -> dict[str, list[str | None]]:
     """Give the fingerprints of both routes."""
-    return {
-        route: [event.values and event.values.fingerprint for event in traced(path, route)]
-        for route in ("reference", "fast")
-    }
+    return {route: [event.values.fingerprint for event in traced(path, route)] for route in ("reference", "fast")}
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -55,7 +55,7 @@ def test_tiles_equal_attention_row_by_row(lengths, heads, window, seed) -> None:
     groups = plan_tiles(tree, wanted, window)
     assert all(g.first_query % BLOCK == g.first_key % BLOCK == g.keys.shape[1] % BLOCK == 0 for g in groups)
     right = expected(q, k, v, tree, wanted, heads, 0.3, window)
-    for backend in (ReferenceBackend(None), FastBackend(None)):  # attention reads no weights
+    for backend in (ReferenceBackend(None), FastBackend(None, 1)):  # attention reads no weights
         found = backend.attend_tiles(q, k, v, groups, heads, 0.3)
         np.testing.assert_allclose(found, right, atol=2e-6)
 

@@ -1,0 +1,112 @@
+"""The fast route while decoding: few rows, so weights are read packed, where they lie in the mapped file.
+
+A product's bits depend on its row and weight alone (see `ember.engine.vectors`): not on the rows beside it, the slices
+of the vocabulary, the threads, or whether a type has a kernel of its own or is decoded a few rows at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ember.engine.fast import FastBackend
+from ember.engine.linear import Linear
+from ember.engine.packed_kernels import BLOCK_VALUES, PRODUCTS, Product
+from ember.engine.vectors import LANES
+from ember.work import Floats
+
+DECODED_BYTES: Final = 256 << 10
+"""Decoded bytes of the rows that a type without kernel decodes at a time: they stay in the cache of a core."""
+LOGIT_BYTES: Final = 8 << 20
+"""Bytes of logits that are shown at a time."""
+ALONE_BYTES: Final = 64 << 10
+"""Stored bytes of a weight that one thread multiplies by itself: waking another costs more."""
+
+Part = Callable[[int, int], None]
+
+
+class PackedBackend(FastBackend):
+    """`FastBackend` with products of packed weights (see `ember.engine.backend`); shares its scratch."""
+
+    products = "packed rows"
+
+    def __init__(self, prefill: FastBackend) -> None:
+        super().__init__(prefill.store, prefill.threads)
+        self._buffers, self._tables = prefill._buffers, prefill._tables
+        self._raw: dict[tuple[str, int], NDArray[np.uint8]] = {}
+        self._pool = ThreadPoolExecutor(prefill.threads - 1, "ember-decode") if prefill.threads > 1 else None
+
+    def for_decode(self) -> "PackedBackend":
+        """See `Backend.for_decode`."""
+        return self
+
+    def matmul(self, x: Floats, weight: Linear) -> Floats:
+        """See `Backend.matmul`."""
+        out = self._buffers.take(weight.role, len(x), weight.out_features)
+        self._multiply(x, weight, 0, weight.out_features, out)
+        return out
+
+    def head_slices(self, x: Floats, weight: Linear) -> Iterator[tuple[int, int, Floats]]:
+        """See `Backend.head_slices`."""
+        step = max(1, LOGIT_BYTES // (4 * len(x)))
+        for start in range(0, weight.out_features, step):
+            stop = min(start + step, weight.out_features)
+            out = self._buffers.take("head", len(x), stop - start)
+            self._multiply(x, weight, start, stop, out)
+            yield start, stop, out
+
+    def _multiply(self, x: Floats, weight: Linear, first: int, end: int, out: Floats) -> None:
+        """out [S, end - first] = x @ weight[first:end].T."""
+        rows = np.ascontiguousarray(x)
+        raw = self._stored(weight)[first * weight.info.row_bytes : end * weight.info.row_bytes]
+        kernel = PRODUCTS.get(weight.info.type.name)
+        if kernel is None or weight.in_features % BLOCK_VALUES[weight.info.type.name]:
+            part = self._decoded_part(rows, weight, raw, out)
+        else:
+            part = _packed_part(kernel, raw, rows, out)
+        self._spread(part, end - first, len(raw))
+
+    def _stored(self, weight: Linear) -> NDArray[np.uint8]:
+        key = (weight.info.name, weight.first_row)
+        if key not in self._raw:
+            self._raw[key] = self.store.stored(weight)
+        return self._raw[key]
+
+    def _spread(self, part: Part, n: int, size: int) -> None:
+        """Do part(start, stop) for all of 0 … n - 1: this thread the first share, others theirs."""
+        if self._pool is None or size < ALONE_BYTES:
+            part(0, n)
+            return
+        share = -(-n // (4 * self.threads)) * 4
+        others = [self._pool.submit(part, start, min(n, start + share)) for start in range(share, n, share)]
+        part(0, min(n, share))
+        wait(others)
+        for other in others:
+            other.result()
+
+    def _decoded_part(self, x: Floats, weight: Linear, raw: NDArray[np.uint8], out: Floats) -> Part:
+        """The way of types without kernel: decode some rows, padded to whole lanes, and multiply them as float32."""
+        width = -(-x.shape[1] // LANES) * LANES
+        wide = np.zeros((len(x), width), np.float32)
+        wide[:, : x.shape[1]] = x
+        at_once = max(4, DECODED_BYTES // (4 * width) // 4 * 4)
+
+        def part(start: int, stop: int) -> None:
+            rows = np.zeros((min(at_once, stop - start), width), np.float32)
+            for first in range(start, stop, at_once):
+                count = min(at_once, stop - first)
+                self.store.decode_stored(weight, raw, first, rows[:count, : x.shape[1]])
+                product = np.empty((len(x), count), np.float32)
+                PRODUCTS["F32"](rows.view(np.uint8).reshape(-1), wide, 0, count, product)
+                out[:, first : first + count] = product
+
+        return part
+
+
+def _packed_part(kernel: Product, raw: NDArray[np.uint8], x: Floats, out: Floats) -> Part:
+    def part(start: int, stop: int) -> None:
+        kernel(raw, x, start, stop, out)
+
+    return part
