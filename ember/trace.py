@@ -154,10 +154,7 @@ def _event(line: str, where: str) -> Event:
         name: found[name] for name in (*_TEXTS, *_COUNTS, "phase", "layer", "weights", "fused_into")
     }
     plain |= {name: tuple(found[name]) for name in _SHAPES}
-    values = None
-    if "fingerprint" in found:
-        norm = found.get("norm")
-        values = Values(float("nan") if norm is None else norm, found["fingerprint"])
+    values = Values(found.get("norm"), found["fingerprint"]) if "fingerprint" in found else None
     return Event(**plain, values=values)
 
 
@@ -171,7 +168,7 @@ def _first_wrong(found: dict[str, Any]) -> str | None:
         (found.get("layer", "") is None or _is_count(found.get("layer")), "a layer or null as layer"),
         (found.get("weights", "") in (None, *get_args(WeightState)), "a state or null as weights"),
         (isinstance(found.get("fused_into", 0), str | None), "a name or null as fused_into"),
-        (isinstance(found.get("fingerprint", ""), str), "a text as fingerprint"),
+        (isinstance(found.get("fingerprint"), str | None), "a text or null as fingerprint"),
         (isinstance(found.get("norm"), float | int | None), "a number or null as norm"),
     ]
     return next((expected for holds, expected in checks if not holds), None)

@@ -14,7 +14,7 @@ import pytest
 
 import ember
 from ember.engine import prefill, traced, tracer
-from ember.engine.events import attention_flops, bias_name, norm_name, product_name
+from ember.engine.events import Values, attention_flops, bias_name, norm_name, product_name
 from ember.errors import InputError, NumericsError
 from ember.hooks import Experiment, ExperimentFailure, TracingState
 from ember.hooks.zero_layer_output import ZeroLayerOutput
@@ -68,7 +68,7 @@ def test_bits_are_those_recorded_for_this_machine(paths, route) -> None:
     if here not in known:
         pytest.skip(f"no fingerprints for {here}: record them with python -m tests.foundry.traces --bits")
     found = traces.traced(paths["tiny_llama"], route)
-    assert [event.values and event.values.fingerprint for event in found] == known[here][route]
+    assert [event.values.fingerprint for event in found] == known[here][route]
 
 
 def test_bits_of_the_other_blas_kernels_are_those_recorded(paths) -> None:
@@ -166,7 +166,7 @@ def test_a_gate_is_two_events_of_which_the_first_leaves_nothing(paths, route) ->
     events = traces.traced(paths["llama"], route)
     for silu, elemul in pairwise(events):
         if silu.name == "silu":
-            assert (silu.fused_into, silu.duration_ns, silu.output_bytes, silu.values) == ("elemul", 0, 0, None)
+            assert (silu.fused_into, silu.duration_ns, silu.output_bytes, silu.values) == ("elemul", 0, 0, Values())
             assert (elemul.name, elemul.fused_into) == ("elemul", None)
             assert elemul.duration_ns > 0
             assert silu.kernel == elemul.kernel
@@ -188,6 +188,19 @@ def test_weights_are_told_as_they_are_kept(tmp_path) -> None:
         assert found["embedding"] == ("streamed", 6 * 64 // 32 * 34)
         assert found["attn_rms_norm"] == ("resident", 64 * 4)
         assert found["silu"] == (None, 0)
+
+
+@pytest.mark.parametrize(("route", "kernel"), [("reference", "blas sgemm"), ("fast", "packed rows")])
+def test_products_while_decoding_are_told_as_they_run(tmp_path, route, kernel) -> None:
+    path = tiny_llama(tmp_path / "m.gguf", quant="Q8_0")
+    events = ember.open(path, route=route, threads=1).trace(tokens=SIX, max_tokens=2, stop_at_eos=False).events
+    found = {event.name: event for event in events if event.phase == "decode" and event.op_kind == "matmul"}
+    size = 96 * 64 // 32 * 34 if route == "fast" else 96 * 64 * 4
+    assert (found["up_proj"].kernel, found["up_proj"].weight_bytes) == (kernel, size)
+    assert {event.weights for event in found.values()} == {"packed" if route == "fast" else "resident"}
+    assert {event.kernel for event in events if event.name in ("q_proj", "lm_head") and event.phase == "prefill"} == {
+        "blas sgemm"
+    }
 
 
 @pytest.mark.parametrize("route", ROUTES)
