@@ -68,8 +68,21 @@ def run_trace(
         )
     lines = list(patch_lines(config, pairs, layers))
     _place_patches(folder, "".join(lines).encode())
-    run(patched_config(config, pairs), reporter=reporter, **options)
+    run(patched_config(config, pairs), reporter=_WithoutNotes(reporter), **options)
     return _conclude(config, pairs, layers, len(lines))
+
+
+class _WithoutNotes:
+    """A reporter of the second run: that its prompts repeat each other is what it is for."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self.begin, self.step, self.end = reporter.begin, reporter.step, reporter.end
+
+    def say(self, line: str) -> None:
+        """Show a line that is no note on the stimuli."""
+        if not line.startswith("note: "):
+            self._reporter.say(line)
 
 
 def _conclude(config: TraceConfig, pairs: Sequence[Pair], layers: Sequence[int], planned: int) -> TraceSummary:

@@ -28,8 +28,8 @@ def explain_origins(a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> tuple
         + explain_difference(one.origin.model, other.origin.model, "model"),
         "tokenizer": explain_difference(one.origin.tokenizer, other.origin.tokenizer, "tokenizer"),
         "stimuli": _hashes(one, other, "stimuli_sha256") + _hashes(one, other, "sample_order_sha256"),
-        "hooks": explain_difference(_captures(one), _captures(other), "captures"),
-        "generation": [],
+        "hooks": _hooks(one, other),
+        "generation": _told(one, other, "generation") + _told(one, other, "scoring"),
         "numerics": explain_difference(_numerics(one), _numerics(other), "numerics"),
     }
     if None not in configs:
@@ -46,6 +46,15 @@ def _sections(configs: Sequence[Any], names: Sequence[str]) -> list[str]:
 def _hashes(a: Manifest, b: Manifest, name: str) -> list[str]:
     was, now = getattr(a.inputs, name), getattr(b.inputs, name)
     return [] if was == now else [f"{name}: was {was[:16]}…, is {now[:16]}…"]
+
+
+def _hooks(a: Manifest, b: Manifest) -> list[str]:
+    named = explain_difference(_captures(a), _captures(b), "captures") + _told(a, b, "hooks")
+    return named or _hashes(a, b, "hooks_sha256")
+
+
+def _told(a: Manifest, b: Manifest, record: str) -> list[str]:
+    return explain_difference(getattr(a.origin, record) or {}, getattr(b.origin, record) or {}, record)
 
 
 def _captures(manifest: Manifest) -> dict[str, Any]:
@@ -68,4 +77,4 @@ def _config(directory: Path, manifest: Manifest) -> tuple[dict[str, Any] | None,
     except EmberError as error:
         why = "cannot be read" if path.exists() else "is absent"
         why += f" ({str(error).splitlines()[0]})" if path.exists() else ""
-    return None, f"{path} {why}: hooks and generation are compared only as far as the manifests tell"
+    return None, f"{path} {why}: it is compared only as far as the manifests tell"
