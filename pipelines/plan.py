@@ -106,6 +106,12 @@ class Plan:
         return self.hooks.captures
 
     @property
+    def layers_run(self) -> int:
+        """Layers that run in a unit without the smoke guard, whose likelihoods need all."""
+        n_layers = self.source.card.n_layers
+        return n_layers if self.max_tokens or self.scores_anything else self.hooks.layers_run(n_layers)
+
+    @property
     def changes_first_unit(self) -> bool:
         """Whether something changes states of the first unit, so that its predictions are not the model's own."""
         return any(self.hooks.changed(sample) for sample in range(self.units[0].start, self.units[0].end))

@@ -21,8 +21,9 @@ from ember.sites import NO_LAYER, SITES
 from pipelines import tables
 from pipelines.columns import numbers
 from pipelines.errors import RunError
+from pipelines.findings import Finding, read_findings
 from pipelines.manifest import MANIFEST, CaptureRecord, Manifest, read_manifest
-from pipelines.parts import STIMULI, confined
+from pipelines.parts import EXPERIMENTS, STIMULI, confined
 from pipelines.verify import verify as verify_run
 
 
@@ -62,6 +63,12 @@ class Run:
     def generations(self) -> tables.Table:
         """Continuations as an Arrow table in sample order, without rows if nothing was generated."""
         return self._table("generations", tables.generations_schema())
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What experiments found, in sample order; nothing where none ran."""
+        paths = [confined(self.directory, part) for part in self.manifest.parts_of(EXPERIMENTS)]
+        return tuple(finding for path in paths for finding in _findings(path))
 
     def sites(self) -> tuple[str, ...]:
         """Sites that were captured, in firing order."""
@@ -186,6 +193,11 @@ def _undamaged(path: Path) -> Iterator[None]:
 def _groups(path: Path) -> list[tables.Table]:
     with _undamaged(path):
         return list(tables.read_groups(path))
+
+
+def _findings(path: Path) -> list[Finding]:
+    with _undamaged(path):
+        return list(read_findings(path))
 
 
 def _rows(pick: _Pick) -> tables.Table:

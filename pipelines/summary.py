@@ -108,11 +108,13 @@ def make_looks(directory: Path, manifest: Manifest, column: str) -> tuple[str, .
         return (*lines, 'texts = run.generations["text"].to_pylist()')
     capture = manifest.origin.captures[0]
     layer = f", layer={capture.layers[len(capture.layers) // 2]}" if capture.layers != (-1,) else ""
-    rows = manifest.samples - len(manifest.failed_samples) if _one_row(capture.position) else "rows"
-    named = f'site="{capture.site}"{layer}, capture="{capture.name}"'
+    whole = _one_row(capture.position) and not capture.where
+    rows = manifest.samples - len(manifest.failed_samples) if whole else "rows"
+    step = ", step=None" if capture.position.startswith(("generated", '{"generated"')) else ""
+    named = f'site="{capture.site}"{layer}, capture="{capture.name}"{step}'
     lines.append(f"X = run.matrix({named})  # float32 [{rows}, {capture.width}]")
     return (*lines, f"y = run.stimuli[{column!r}].to_pylist()")
 
 
 def _one_row(position: str) -> bool:
-    return position not in ("all",) and '"all"' not in position
+    return position not in ("all", "generated") and '"all"' not in position

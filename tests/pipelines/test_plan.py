@@ -198,9 +198,11 @@ def test_what_the_plan_says(tmp_path: Path) -> None:
     ]
     told = plan_record(plan_of(tmp_path, items, generate={"max_tokens": 2}))
     assert (told["prompts"], told["max_tokens"], told["units"]) == (3, 2, 1)
-    assert told["captures"] == [
-        {"name": "after_layer", "site": "after_layer", "layers": [0, 1, 2], "position": "last", "rows": 3}
-    ]
+    (capture,) = told["captures"]
+    assert capture == {
+        "name": "after_layer", "site": "after_layer", "layers": [0, 1, 2], "position": "last", "observe": "after",
+        "where": {}, "rows": 3,
+    }  # fmt: skip
     lines = plan_lines(told)
     assert any("all prompts end in the same token" in line for line in lines)
     assert any("prompt 'say <|end|> now'" in line for line in lines)
