@@ -11,14 +11,14 @@ from ember.model import Model
 
 MODEL: Final = "builtin:sarf-nano"
 PROMPTS: Final = (
-    # prompt, what there is to see in it
-    ("الجذر د ر س على وزن مَفْعُول:", "a root and a measure that it has read"),
-    ("اسم الفاعل من الجذر ك ت ب:", "a root that it has never read, the form by its name only"),
-    ("صيغة المبالغة من الجذر ك ز ف:", "a root that no Arabic text has: invented"),
-    ("اسم الفاعل من الجذر ق و ل:", "a hollow root: the w becomes a hamza"),
-    ("ماضي الافتعال من الجذر ص ب ر:", "form VIII: the t becomes emphatic after ṣ"),
-    ("مصدر الافتعال من الجذر و ص ل:", "form VIII: the w becomes t"),
-    ("The capital of France is", "not what it is for: it has read nothing but Arabic roots"),
+    # prompt, what there is to see in it (what was read: ember/assets/sarf-nano.split.json)
+    ("الجذر د ر س على وزن مَفْعُول:", "a root and a measure that were read together"),
+    ("اسم الفاعل من الجذر ك ت ب:", "a root that was never read; the form by its name only"),
+    ("صيغة المبالغة من الجذر ك ز ف:", "an invented root, never read"),
+    ("اسم الفاعل من الجذر ق و ل:", "a hollow root: its w becomes a hamza; never read in this form"),
+    ("ماضي الافتعال من الجذر ص ب ر:", "form VIII: the t becomes emphatic after ṣ; never read by this name"),
+    ("مصدر الافتعال من الجذر و ص ل:", "form VIII: the w becomes a t; never read in this form"),
+    ("The capital of France is", "not what it is for: it has read nothing but Arabic roots and forms"),
 )
 MAX_TOKENS: Final = 24
 

@@ -4,8 +4,11 @@ What is typed goes to the model as it is, and what it writes to the terminal as 
 marked up, so that text from right to left is left to the terminal.
 """
 
+import codecs
 import contextlib
 import json
+import locale
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -42,6 +45,10 @@ def converse(conversation: Conversation, *, as_json: bool) -> None:
             _answer(conversation, line, as_json=as_json)
         except EmberError as error:
             click.echo(f"error: {error}", err=True)
+        except Leave:
+            raise
+        except KeyboardInterrupt:  # pressed before the answer began: the line is dropped
+            click.echo(err=True)
 
 
 def _greeting(conversation: Conversation) -> str:
@@ -74,6 +81,10 @@ def _ask(conversation: Conversation, line: str, brake: "Brake | None" = None, *,
         options.say_notes([f"seed {answer.seed}"])
 
 
+class Leave(KeyboardInterrupt):
+    """Ctrl-C pressed again while an answer was being ended."""
+
+
 class Brake:
     """Ctrl-C while a model answers: once, and the answer ends after the token at hand; twice, and the program does.
 
@@ -99,7 +110,7 @@ class Brake:
 
     def _press(self, _signal: int, _frame: FrameType | None) -> None:
         if self._pressed:
-            raise KeyboardInterrupt
+            raise Leave
         self._pressed = True
 
 
@@ -170,7 +181,23 @@ def _readline() -> ModuleType | None:
         import readline
     except ImportError:  # some builds of Python have none; lines can then be typed but not edited
         return None
+    _speak_utf8()
     return readline
+
+
+def _speak_utf8() -> None:
+    """Have readline take UTF-8 as Python does, where the locale is `C` or one that is not installed.
+
+    There readline would take the bytes of an Arabic letter for keys pressed with Meta. It asks the environment for the
+    locale each time it reads a line, so that is where it has to stand.
+    """
+    before = locale.setlocale(locale.LC_CTYPE)
+    with contextlib.suppress(locale.Error):
+        locale.setlocale(locale.LC_CTYPE, "")
+    known = codecs.lookup(locale.nl_langinfo(locale.CODESET)).name
+    locale.setlocale(locale.LC_CTYPE, before)
+    if sys.stdin.encoding.lower() == "utf-8" and known != "utf-8":
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def _history_file() -> Path | None:

@@ -104,7 +104,7 @@ def test_generate_prints_the_continuation_alone(tmp_path: Path) -> None:
     model = tiny_llama(tmp_path / "m.gguf", seed=1)
     done = ember("generate", str(model), "a", "--max-tokens", "3", "--json")
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)) == {"token_ids", "text", "stopped"}
+    assert set(json.loads(done.stdout)) == {"prompt", "token_ids", "text", "stopped", "seed", "findings"}
     empty = ember("generate", str(model), "")
     assert empty.returncode == 2
     assert "is empty" in empty.stderr
