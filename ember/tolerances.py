@@ -48,4 +48,11 @@ TOLERANCES: Final[dict[str, Tolerance]] = {
     "fast_vs_reference": Tolerance(
         ROW_METRIC, 2e-5, "the fast route's kernels sum in another order and have their own exp", 7.5e-6
     ),
+    "log_probability": Tolerance(
+        "max|d| in nats",
+        1e-4,
+        "float32 engine against transformers in float64: tokens scored by tiny models of every family, whose worst is "
+        "1.1e-5, and by SmolLM2",
+        2.2e-5,
+    ),
 }

@@ -93,8 +93,9 @@ def _summary(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _tolerances() -> list[str]:
-    rows = [f"| {name} | {one.bound:.0e} | {one.reason} |" for name, one in TOLERANCES.items()]
-    return ["| tolerance | bound on max\\|d\\|/rms | reason |", "|---|---|---|", *rows]
+    metrics = {name: one.metric.replace("|", "\\|") for name, one in TOLERANCES.items()}
+    rows = [f"| {name} | {metrics[name]} | {one.bound:.0e} | {one.reason} |" for name, one in TOLERANCES.items()]
+    return ["| tolerance | metric | bound | reason |", "|---|---|---|---|", *rows]
 
 
 def _details(found: Iterable[Mapping[str, Any]]) -> list[str]:

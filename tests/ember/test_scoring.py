@@ -15,6 +15,7 @@ from ember.errors import InputError, NumericsError
 from ember.sampling import softmax
 from ember.scoring import Cut, ScoredContinuation, cut_continuations, first_largest, likeliest, text_of, total
 from ember.tokenizer import Tokenizer, load_tokenizer
+from ember.tolerances import TOLERANCES
 from ember.work import Continuation, InterventionWork, UnitWork
 from tests.foundry.families import tiny_family
 from tests.foundry.families_cases import FAMILY_CASES
@@ -23,6 +24,8 @@ from tests.foundry.tiny import tiny_llama
 from tests.foundry.tokenizer_files import VocabularyFile, byte_level, sentencepiece
 
 RECORDED = json.loads((Path(__file__).parent / "goldens" / "recorded" / "scores.json").read_text())["cases"]
+SMOLLM2 = Path(__file__).parent / "goldens" / "recorded" / "scores_smollm2.json"
+BOUND = TOLERANCES["log_probability"].bound
 ROUTES = ("reference", "fast")
 
 
@@ -66,11 +69,28 @@ def test_values_recorded_of_transformers_in_float64(family_file, name: str, rout
     compared = 0
     for found, tokens in zip(result.scores, expected, strict=True):
         values = [token["log_probability"] for token in tokens]
-        np.testing.assert_allclose(found.log_probabilities, values, rtol=0, atol=2e-4)
+        np.testing.assert_allclose(found.log_probabilities, values, rtol=0, atol=BOUND)
         sure = [i for i, token in enumerate(tokens) if token["margin"] > 5e-4]
         compared += len(sure)
         assert [found.ranks[i] for i in sure] == [tokens[i]["rank"] for i in sure]
     assert compared >= 5  # of 12; the others have a neighbour too near to be ranked in float32
+
+
+@pytest.mark.realmodel
+@pytest.mark.parametrize("route", ROUTES)
+def test_smollm2_scores_texts_as_transformers_in_float64(smollm2: Path, route: str) -> None:
+    told = json.loads(SMOLLM2.read_text())["prompts"]
+    opened = ember.open(smollm2, route=route, threads=1)
+    found = opened.score([one["prompt"] for one in told], [one["texts"] for one in told], top_k=1)
+    for one, scores in zip(told, found, strict=True):
+        assert [list(score.token_ids) for score in scores] == one["continuations"]
+        for score, tokens in zip(scores, one["scores"], strict=True):
+            values = [token["log_probability"] for token in tokens]
+            np.testing.assert_allclose(score.log_probabilities, values, rtol=0, atol=BOUND)
+            assert list(score.ranks) == [token["rank"] for token in tokens]
+    assert [scores[0].merged for scores in found] == [False, False, True, False]
+    assert found[0][0].rank == 1
+    assert found[0][0].top.token_ids == found[0][0].token_ids
 
 
 @pytest.mark.parametrize("route", ROUTES)
