@@ -250,7 +250,7 @@ class Model:
                 f"logit_lens of rows {rows.shape[1]} wide and top_k {top_k!r}: expected {self.hidden_size} wide and "
                 f"1 to {self.vocab_size}"
             )
-        with self._session.limits():
+        with self._session.evaluating():
             top = predictions(self._bound, self._session.backend, rows, top_k)
         shape = (*hidden.shape[:-1], top_k)
         ids = np.array([one.token_ids for one in top], np.int64).reshape(shape)
@@ -267,7 +267,7 @@ class Model:
         `experiments` are those of each prompt; `listener` is told every new token and may end a prompt. Prompts that
         failed are named in the result.
         """
-        with self._session.limits():
+        with self._session.evaluating():
             return run_unit(self._bound, self._session.backend, work, self._runners(experiments), listener)
 
     def _run_whole(
@@ -283,7 +283,7 @@ class Model:
         if tracer is not None:
             (model, be), tracing = traced(model, be, tracer), TracingState.ENABLED
         runners = self._runners(experiments, tracing)
-        with self._session.limits():
+        with self._session.evaluating():
             result = run_unit(model, be, work, runners, listener)
         for prompt in sorted(result.hook_failures):
             failure = runners[prompt].failure

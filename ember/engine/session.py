@@ -1,7 +1,9 @@
 """What one open model computes with: route, backend, threads, and how its weights are kept."""
 
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import threadpoolctl
@@ -26,6 +28,7 @@ class Session:
     residence: Residence
     threads: int
     _controller: threadpoolctl.ThreadpoolController
+    _busy: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @classmethod
     def make(
@@ -40,6 +43,23 @@ class Session:
         """Hold BLAS to this session's threads; environment variables of users and schedulers do not count."""
         limits: AbstractContextManager[Any] = self._controller.limit(limits=self.threads, user_api="blas")
         return limits
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Have the backend's memory to oneself, within `limits`.
+
+        Raises InputError while another evaluation goes on: its tensors would be written over.
+        """
+        if not self._busy.acquire(blocking=False):
+            raise InputError(
+                "this model is in the middle of an evaluation: what a hook, a listener or another thread wants to "
+                "evaluate meanwhile needs a model of its own; open the file once more with ember.open"
+            )
+        try:
+            with self.limits():
+                yield
+        finally:
+            self._busy.release()
 
     def describe(self) -> dict[str, str]:
         """Name what computes in each phase, for the tensor contract."""

@@ -1,8 +1,11 @@
 """A hook that fails ends its prompt and nothing else: messages, causes, later hooks, neighbours."""
 
+import threading
+
 import numpy as np
 import pytest
 
+import ember
 from ember.errors import EmberError, InputError
 from ember.hooks import ExperimentFailure, TensorAccess
 from ember.hooks.zero_layer_output import ZeroLayerOutput
@@ -186,3 +189,58 @@ def test_results_that_fail_are_a_failure_of_their_prompt(model: Model) -> None:
     result = unit(model, Wordless(), others=Watcher)
     assert result.hook_failures == {0: "experiment 'watcher' failed in results: 'nothing'"}
     assert [prompt for prompt, _, _ in result.findings] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("evaluate", ["capture", "generate", "logit_lens", "trace"])
+def test_a_hook_cannot_evaluate_with_the_model_that_is_running(model: Model, evaluate: str) -> None:
+    """It would write over the tensors of the evaluation that called it."""
+
+    def again(hook: str, context: object, tensor: TensorAccess) -> None:
+        if evaluate == "logit_lens":
+            model.logit_lens(np.ones((1, model.hidden_size), np.float32))
+        elif evaluate == "capture":
+            model.capture(tokens=[[1, 2]])
+        else:
+            getattr(model, evaluate)(tokens=[1, 2], max_tokens=1)
+
+    free = model.generate(tokens=PROMPT, max_tokens=3)
+    with pytest.raises(ExperimentFailure, match=r"this model is in the middle of an evaluation: .* open the file once"):
+        model.generate(tokens=PROMPT, max_tokens=3, experiments=[Watcher(act=again)])
+    assert model.generate(tokens=PROMPT, max_tokens=3) == free
+
+
+def test_a_listener_cannot_either(model: Model) -> None:
+    with pytest.raises(InputError, match="this model is in the middle of an evaluation"):
+        model.generate(tokens=PROMPT, max_tokens=3, on_token=lambda token, text: model.logits(tokens=[[1]]))
+
+
+def test_another_thread_is_told_so(model: Model) -> None:
+    told: list[BaseException] = []
+
+    def elsewhere() -> None:
+        try:
+            model.logits(tokens=[[1, 2]])
+        except InputError as error:
+            told.append(error)
+
+    def meanwhile(hook: str, context: object, tensor: TensorAccess) -> None:
+        if hook == "before_logits":
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+
+    model.generate(tokens=PROMPT, max_tokens=1, experiments=[Watcher(act=meanwhile)])
+    assert len(told) == 1
+
+
+def test_a_model_opened_once_more_can_evaluate_in_a_hook(model: Model) -> None:
+    found = []
+    with ember.open(model.file.path, route=model.route, threads=1) as other:
+
+        def ask(hook: str, context: object, tensor: TensorAccess) -> None:
+            found.append(other.logits(tokens=[[1, 2]]))
+
+        made = model.generate(tokens=PROMPT, max_tokens=2, experiments=[Watcher(act=ask)])
+    assert made.token_ids == model.generate(tokens=PROMPT, max_tokens=2).token_ids
+    expected = model.logits(tokens=[[1, 2]])
+    assert all(np.array_equal(one, expected) for one in found)
