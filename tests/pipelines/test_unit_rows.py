@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ember.work import Produced
+from ember.work import ALL_STEPS, Produced
 from pipelines.unit_file import CaptureTable, UnitFile
 from pipelines.unit_rows import capture_rows, generation_row
 
@@ -59,6 +61,49 @@ def test_every_value_gets_its_own_keys(positions: list[list[int]], pooled: bool,
         assert rows.stimulus_id[row] == f"id{sample}"
         assert rows.token_id[row] == (-1 if pooled else 100 * sample + place)
         assert rows.is_special[row] == (not pooled and 100 * sample + place in {0, 100, 200})
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=6),
+    st.one_of(st.just(ALL_STEPS), st.integers(0, 4)),
+    st.data(),
+)
+def test_rows_of_steps_carry_what_was_fed_and_produced(
+    prompts: list[tuple[int, bool]], step: int, data: st.DataObject
+) -> None:
+    n = len(prompts)
+    units = unit_file([[] for _ in prompts], pooled=False)
+    units = replace(units, captures=(replace(units.captures[0], step=step, on_steps=tuple(on for _, on in prompts)),))
+    produced = [Produced(tuple(1000 * s + t for t in range(count)), "length") for s, (count, _) in enumerate(prompts)]
+    lost = data.draw(st.sets(st.integers(0, n - 1)))
+    good = data.draw(st.sets(st.integers(0, n - 1))) - lost
+    # What the engine gives: prompts that were not lost, in order, each with its steps.
+    there = [
+        (s, t) for s, (count, on) in enumerate(prompts) if on and s not in lost
+        for t in range(count - 1) if step in (ALL_STEPS, t)
+    ]  # fmt: skip
+    values = np.array([[[100 * s + t] * 3 for s, t in there]] * 2, np.float32).reshape(2, len(there), 3)
+    rows = capture_rows(
+        units,
+        units.captures[0],
+        range(n),
+        good,
+        values,
+        produced=produced,
+        lost=lost,
+        is_special=lambda token: token % 2 == 0,
+    )
+    rows.check(0, n)
+    wanted = [(s, t) for s, t in there if s in good]
+    assert list(zip(rows.sample_index.tolist(), rows.step.tolist(), strict=True)) == wanted
+    for row, (s, t) in enumerate(wanted):
+        assert (rows.values[:, row] == 100 * s + t).all()
+        assert (rows.position[row], rows.token_id[row], rows.produced_id[row]) == (
+            10 + t,
+            1000 * s + t,
+            1000 * s + t + 1,
+        )
+        assert rows.is_special[row] == (t % 2 == 0)
 
 
 def test_a_stopping_token_is_no_part_of_the_text() -> None:
