@@ -54,7 +54,7 @@ def test_the_rule_on_the_page_is_the_rule_of_the_module() -> None:
     quoted = " ".join(line.removeprefix("> ") for line in PAGE.splitlines() if line.startswith("> "))
     for said in (
         "If its ids begin with the ids of the prompt as fed, the others are the continuation's.",
-        "the continuation is tokenised by itself as a fragment (no BOS, no space put before it), and the score is flagged",
+        "the continuation is tokenised by itself as a fragment (no BOS, no space put before it), and the score",
     ):
         assert said in quoted
         assert said in " ".join((ember.scoring.__doc__ or "").split())
