@@ -90,11 +90,12 @@ def draw_figure(trace: Path, out: Path) -> None:
     from pipelines.causal_trace.heat_map import draw, picture
 
     caption = (
-        "sarf-nano, 24 pairs. Each cell: one state of the clean prompt put back into the corrupt prompt, after one "
-        "layer at one token; how much of the difference in the log-probability of the clean form comes back, in %. "
-        "Bold: where the two prompts of some pair differ. Prompts are read from right to left."
+        "sarf-nano, 24 pairs. Each cell: the state of the clean prompt that enters one layer at one token, put back "
+        "into the corrupt prompt; how much of the difference in the log-probability of the clean form comes back, in "
+        "%. Bold: where the two prompts of some pair differ. Prompts are read from right to left."
     )
-    figure = draw(average(read_effects(trace / "effects.parquet")), "", caption, right_to_left=True)
+    panels = [panel for panel in average(read_effects(trace / "effects.parquet")) if panel.site == "before_layer"]
+    figure = draw(panels, "", caption, right_to_left=True)
     out.write_bytes(picture(figure, "png"))
 
 

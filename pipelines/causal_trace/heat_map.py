@@ -24,21 +24,32 @@ ANNOTATED: Final = 32
 """Most columns of a panel whose cells show their numbers."""
 LEVEL: Final = 9
 """Characters of a label that still stand level."""
+WIDEST: Final = 40.0
+"""Inches that no side of a figure exceeds."""
 TATWEEL: Final = "ـ"
 
 
 def draw(panels: Sequence[Panel], title: str, caption: str, *, right_to_left: bool) -> Figure:
-    """Draw panels one below the other; with `right_to_left` a prompt's first token stands at the right."""
+    """Draw a panel for each group (from top to bottom) and site (side by side).
+
+    With `right_to_left` a prompt's first token stands at the right.
+    """
+    groups, sites = ([*dict.fromkeys(getattr(panel, what) for panel in panels)] for what in ("group", "site"))
+    heights = [max(len(panel.layers) for panel in panels if panel.group == group) for group in groups]
     columns = max(len(panel.columns) for panel in panels)
-    rows = sum(len(panel.layers) for panel in panels)
-    size = (min(24.0, 2.2 + 0.62 * columns), min(40.0, 1.4 + 0.8 * len(panels) + 0.29 * rows))
+    size = (
+        min(WIDEST, 1.9 + (0.3 + 0.62 * columns) * len(sites)),
+        min(WIDEST, 1.4 + 0.8 * len(groups) + 0.29 * sum(heights)),
+    )
     figure = Figure(figsize=size, layout="constrained")
-    heights = [len(panel.layers) for panel in panels]
-    axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+    axes = figure.subplots(len(groups), len(sites), squeeze=False, height_ratios=heights)
     norm = TwoSlopeNorm(0.0, -_limit(panels), _limit(panels))
-    for axis, panel in zip(axes, panels, strict=True):
+    for axis in axes.flat:
+        axis.set_visible(False)
+    for panel in panels:
+        axis = axes[groups.index(panel.group), sites.index(panel.site)]
         image = _panel(axis, panel, norm, right_to_left=right_to_left)
-    bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.015, aspect=30)
+    bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.015, aspect=10 * size[1], fraction=0.3 / size[0])
     bar.set_label("recovered share of the difference", fontsize=8)
     bar.ax.tick_params(labelsize=7)
     figure.suptitle(title, fontsize=10)
@@ -61,6 +72,7 @@ def _limit(panels: Sequence[Panel]) -> float:
 
 
 def _panel(axis: Axes, panel: Panel, norm: TwoSlopeNorm, *, right_to_left: bool) -> Any:
+    axis.set_visible(True)
     values = np.array([[cell.recovery for cell in row] for row in panel.cells], np.float64)
     colours = matplotlib.colormaps[COLOURS].with_extremes(bad="0.85")
     image = axis.imshow(np.ma.masked_invalid(values), cmap=colours, norm=norm, origin="lower", aspect="auto")

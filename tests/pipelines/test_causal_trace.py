@@ -5,16 +5,19 @@ import importlib.util
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import ember
@@ -372,7 +375,8 @@ def test_the_picture_is_drawn_from_right_to_left_and_is_the_same_each_time() -> 
     columns = (Column("root", 0, "", 2, 2), Column("text", 0, "ب", 2, 0))
     cells = tuple(tuple(Cell(2, 1.0, value) for value in row) for row in ((0.5, -0.1), (math.nan, 1.2)))
     panel = Panel("group", "after_layer", 2, 3.0, (0, 1), columns, cells)
-    figure, again = (draw([panel, panel], "title", "caption " * 30, right_to_left=True) for _ in range(2))
+    other = replace(panel, group="other")
+    figure, again = (draw([panel, other], "title", "caption " * 30, right_to_left=True) for _ in range(2))
     axis = figure.axes[0]
     assert axis.get_xlim()[0] > axis.get_xlim()[1]
     assert axis.get_ylim()[0] < axis.get_ylim()[1]  # layer 0 below
@@ -383,6 +387,8 @@ def test_the_picture_is_drawn_from_right_to_left_and_is_the_same_each_time() -> 
         found = picture(figure, kind)
         assert found.startswith(begin)
         assert picture(again, kind) == found
+    sites = draw([panel, replace(panel, site="after_mlp"), other], "", "", right_to_left=True).axes
+    assert [axis.get_visible() for axis in sites[:4]] == [True, True, True, False]
     assert draw([panel], "", "", right_to_left=False).axes[0].get_xlim()[0] < 0
 
 
@@ -393,3 +399,18 @@ def test_direction_of_reading() -> None:
 
 def test_ids_of_patches_say_where() -> None:
     assert patch_id("كتب", "after_layer", 3, 11) == "كتب/after_layer/3/11"
+
+
+def test_the_blocks_of_the_tutorial(traced: tuple[Path, Any]) -> None:
+    page = (ROOT / "docs/tutorials/causal-tracing.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(block.replace("outputs/causal-trace", str(traced[0])).replace("before_layer", "after_layer"), {})
+    shown, short = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    told = [yaml.safe_load(text) for text in (shown, (ROOT / "configs/causal_trace.yaml").read_text(encoding="utf-8"))]
+    assert told[0] == told[1]
+    (restore,) = yaml.safe_load(short)["hooks"]["intervene"]
+    kept = yaml.safe_load((traced[0] / "patched/config.yaml").read_text(encoding="utf-8"))["hooks"]["intervene"]
+    assert restore.keys() <= kept[0].keys()
+    assert [restore[key] for key in ("operation", "layers", "position")] == [
+        kept[0][key] for key in ("operation", "layers", "position")
+    ]
