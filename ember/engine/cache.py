@@ -14,12 +14,9 @@ from ember.work import Floats
 
 
 @dataclass(frozen=True, slots=True)
-class LayerCache:
-    """What one layer's attention reads for the sequences that are alive."""
+class Seen:
+    """What the sequences alive see in layers of one shape and window: the same in all of them."""
 
-    keys: Floats
-    """Flat; a sequence's part is [kv_head][position][head_dim]."""
-    values: Floats
     key_starts: NDArray[np.int64]
     """[sequences] where each sequence's part starts in `keys`."""
     value_starts: NDArray[np.int64]
@@ -29,8 +26,19 @@ class LayerCache:
     """[sequences] first position that is seen: 0, or later under a window."""
     ends: NDArray[np.int64]
     """[sequences] one past the last position that is seen, the current one."""
-    key_size: int
-    value_size: int
+    longest: int
+    """Most positions that one of them sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCache:
+    """What one layer's attention reads for the sequences that are alive."""
+
+    keys: Floats
+    """Flat; a sequence's part is [kv_head][position][head_dim]."""
+    values: Floats
+    shape: "KVShape"
+    seen: Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +104,15 @@ class KVCache:
         """Move cursors, after every layer has stored."""
         self.cursors[sequences] += count
 
-    def layer(self, layer: int, sequences: NDArray[np.int64], window: int = 0) -> LayerCache:
-        """View of one layer for the given sequences, each seen up to and including its cursor's position."""
-        shape = self.shape(layer)
+    def seen(self, shape: KVShape, sequences: NDArray[np.int64], window: int = 0) -> Seen:
+        """What `sequences` see in layers of a shape, each up to and including its cursor's position."""
         starts = self._starts[sequences] * shape.heads
         ends = self.cursors[sequences] + 1
-        return LayerCache(
-            self._keys[layer],
-            self._values[layer],
-            starts * shape.key_size,
-            starts * shape.value_size,
-            self.capacities[sequences],
-            np.maximum(ends - window, 0) if window else np.zeros_like(ends),
-            ends,
-            shape.key_size,
-            shape.value_size,
-        )
+        begins = np.maximum(ends - window, 0) if window else np.zeros_like(ends)
+        capacities = self.capacities[sequences]
+        longest = int((ends - begins).max(initial=0))
+        return Seen(starts * shape.key_size, starts * shape.value_size, capacities, begins, ends, longest)
+
+    def layer(self, layer: int, seen: Seen) -> LayerCache:
+        """View of one layer for the sequences that `seen` is about."""
+        return LayerCache(self._keys[layer], self._values[layer], self.shape(layer), seen)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ember.card import BoundModel
 from ember.engine.backend import Backend
-from ember.engine.cache import KVCache, KVShape, Slots
+from ember.engine.cache import KVCache, KVShape, Seen, Slots
 from ember.engine.choosing import Choosing, Continuations
 from ember.engine.head import Rows, Scan
 from ember.engine.stage import Stage
@@ -22,6 +22,7 @@ class DecodeStep:
     def __init__(self, be: Backend, cache: KVCache, stage: Stage, alive: Rows, side: Floats | None) -> None:
         self._be, self._cache, self._stage, self._alive = be, cache, stage, alive
         self._slots: dict[KVShape, Slots] = {}
+        self._seen: dict[tuple[KVShape, int], Seen] = {}
         self._side = side
         self._positions = cache.cursors[alive].astype(np.int32)
         self.layer = 0
@@ -55,8 +56,11 @@ class DecodeStep:
         self, q: Floats, heads: tuple[int, int], scale: float, window: int = 0, source: int | None = None
     ) -> Floats:
         """See `Step.attend`."""
-        seen = self._cache.layer(self.layer if source is None else source, self._alive, window)
-        return self._be.attend_cached(q, seen, heads, scale)
+        layer = self.layer if source is None else source
+        key = (self._cache.shape(layer), window)
+        if key not in self._seen:
+            self._seen[key] = self._cache.seen(key[0], self._alive, window)
+        return self._be.attend_cached(q, self._cache.layer(layer, self._seen[key]), heads, scale)
 
     def side(self) -> Floats:
         """See `Step.side`."""

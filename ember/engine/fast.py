@@ -3,6 +3,7 @@
 Differs from the reference only by rounding: within the envelopes of `ember.tolerances`.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,13 +24,18 @@ class Buffers:
 
     def __init__(self) -> None:
         self._flat: dict[str, Floats] = {}
+        self._last: dict[str, Floats] = {}
 
     def take(self, role: str, *shape: int) -> Floats:
         """Return an uninitialised C-contiguous array of `shape`, valid until the role is taken again."""
-        size = int(np.prod(shape))
+        last = self._last.get(role)
+        if last is not None and last.shape == shape:  # as every token while decoding
+            return last
+        size = math.prod(shape)
         if role not in self._flat or self._flat[role].size < size:
             self._flat[role] = np.empty(size, np.float32)
-        return self._flat[role][:size].reshape(shape)
+        self._last[role] = self._flat[role][:size].reshape(shape)
+        return self._last[role]
 
 
 class FastBackend:
@@ -166,17 +172,18 @@ class FastBackend:
     def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
         """See `Backend.attend_cached`."""
         n_heads, n_kv = heads
-        out = self._buffers.take("attended", len(q), n_heads * cache.value_size)
-        scores = self._buffers.take("cached_scores", int((cache.ends - cache.begins).max()))
+        seen = cache.seen
+        out = self._buffers.take("attended", len(q), n_heads * cache.shape.value_size)
+        scores = self._buffers.take("cached_scores", seen.longest)
         kernels.attend_cached(
             q,
             cache.keys,
             cache.values,
-            cache.key_starts,
-            cache.value_starts,
-            cache.capacities,
-            cache.begins,
-            cache.ends,
+            seen.key_starts,
+            seen.value_starts,
+            seen.capacities,
+            seen.begins,
+            seen.ends,
             n_kv,
             n_heads // n_kv,
             np.float32(scale),

@@ -6,6 +6,8 @@ of the vocabulary, the threads, or whether a type has a kernel of its own or is 
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -27,6 +29,20 @@ ALONE_BYTES: Final = 64 << 10
 Part = Callable[[int, int], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A weight as the file holds it."""
+
+    raw: NDArray[np.uint8]
+    row_bytes: int
+    kernel: Product | None
+    """None: its type has none, and it is decoded a few rows at a time."""
+
+    def rows(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """Bytes of some rows."""
+        return self.raw[start * self.row_bytes : stop * self.row_bytes]
+
+
 class PackedBackend(FastBackend):
     """`FastBackend` with products of packed weights (see `ember.engine.backend`); shares its scratch."""
 
@@ -35,7 +51,7 @@ class PackedBackend(FastBackend):
     def __init__(self, prefill: FastBackend) -> None:
         super().__init__(prefill.store, prefill.threads)
         self._buffers, self._tables = prefill._buffers, prefill._tables
-        self._raw: dict[tuple[str, int], NDArray[np.uint8]] = {}
+        self._known: dict[tuple[str, int], Stored] = {}
         self._pool = ThreadPoolExecutor(prefill.threads - 1, "ember-decode") if prefill.threads > 1 else None
 
     def for_decode(self) -> "PackedBackend":
@@ -59,20 +75,23 @@ class PackedBackend(FastBackend):
 
     def _multiply(self, x: Floats, weight: Linear, first: int, end: int, out: Floats) -> None:
         """out [S, end - first] = x @ weight[first:end].T."""
+        stored = self._stored(weight)
+        raw = stored.raw if end - first == weight.out_features else stored.rows(first, end)
         rows = np.ascontiguousarray(x)
-        raw = self._stored(weight)[first * weight.info.row_bytes : end * weight.info.row_bytes]
-        kernel = PRODUCTS.get(weight.info.type.name)
-        if kernel is None or weight.in_features % BLOCK_VALUES[weight.info.type.name]:
+        if stored.kernel is None:
             part = self._decoded_part(rows, weight, raw, out)
         else:
-            part = _packed_part(kernel, raw, rows, out)
+            part = partial(stored.kernel, raw, rows, out)
         self._spread(part, end - first, len(raw))
 
-    def _stored(self, weight: Linear) -> NDArray[np.uint8]:
+    def _stored(self, weight: Linear) -> Stored:
         key = (weight.info.name, weight.first_row)
-        if key not in self._raw:
-            self._raw[key] = self.store.stored(weight)
-        return self._raw[key]
+        if key not in self._known:
+            name = weight.info.type.name
+            fits = name in PRODUCTS and weight.in_features % BLOCK_VALUES[name] == 0
+            kernel = PRODUCTS[name] if fits else None
+            self._known[key] = Stored(self.store.stored(weight), weight.info.row_bytes, kernel)
+        return self._known[key]
 
     def _spread(self, part: Part, n: int, size: int) -> None:
         """Do part(start, stop) for all of 0 … n - 1: this thread the first share, others theirs."""
@@ -99,14 +118,7 @@ class PackedBackend(FastBackend):
                 count = min(at_once, stop - first)
                 self.store.decode_stored(weight, raw, first, rows[:count, : x.shape[1]])
                 product = np.empty((len(x), count), np.float32)
-                PRODUCTS["F32"](rows.view(np.uint8).reshape(-1), wide, 0, count, product)
+                PRODUCTS["F32"](rows.view(np.uint8).reshape(-1), wide, product, 0, count)
                 out[:, first : first + count] = product
 
         return part
-
-
-def _packed_part(kernel: Product, raw: NDArray[np.uint8], x: Floats, out: Floats) -> Part:
-    def part(start: int, stop: int) -> None:
-        kernel(raw, x, start, stop, out)
-
-    return part

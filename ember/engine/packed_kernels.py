@@ -15,12 +15,12 @@ if HAVE_NUMBA:
     from numba.core import types
 
 SIGNATURE: Final = (
-    "void(Array(uint8, 1, 'C', readonly=True), Array(float32, 2, 'C', readonly=True), int64, int64, float32[:, ::1])"
+    "void(Array(uint8, 1, 'C', readonly=True), Array(float32, 2, 'C', readonly=True), float32[:, ::1], int64, int64)"
 )
 
 KINDS: Final = tuple(LOADERS)
 """Stored types by the number that kernels know them by."""
-Product = Callable[[Any, Any, int, int, Any], None]
+Product = Callable[[Any, Any, Any, int, int], None]
 
 
 def _tile(context: Any, kind: Any, weights: Any, rows: Any, raw: Any, byte: Any, row_bytes: Any, x: Any, value: Any,
@@ -82,7 +82,7 @@ def _loop(b: Any, loader: Loader, blocks: list[Any], lines: list[Any], width: An
 
 
 @inlined
-def _multiply(kind: Any, n_values: Any, n_bytes: Any, raw: Any, x: Any, start: Any, stop: Any, out: Any) -> None:
+def _multiply(kind: Any, n_values: Any, n_bytes: Any, raw: Any, x: Any, out: Any, start: Any, stop: Any) -> None:
     width, count = x.shape[1], x.shape[0]
     stride, row_bytes = out.shape[1], width // n_values * n_bytes
     whole, paired = stop - (stop - start) % 4, count - count % 4
@@ -99,38 +99,38 @@ def _multiply(kind: Any, n_values: Any, n_bytes: Any, raw: Any, x: Any, start: A
 
 
 @kernel(SIGNATURE)
-def f32(raw: Any, x: Any, start: int, stop: int, out: Any) -> None:
+def f32(raw: Any, x: Any, out: Any, start: int, stop: int) -> None:
     """See `PRODUCTS`."""
-    _multiply(0, 16, 64, raw, x, start, stop, out)
+    _multiply(0, 16, 64, raw, x, out, start, stop)
 
 
 @kernel(SIGNATURE)
-def q8_0(raw: Any, x: Any, start: int, stop: int, out: Any) -> None:
+def q8_0(raw: Any, x: Any, out: Any, start: int, stop: int) -> None:
     """See `PRODUCTS`."""
-    _multiply(1, 32, 34, raw, x, start, stop, out)
+    _multiply(1, 32, 34, raw, x, out, start, stop)
 
 
 @kernel(SIGNATURE)
-def q4_1(raw: Any, x: Any, start: int, stop: int, out: Any) -> None:
+def q4_1(raw: Any, x: Any, out: Any, start: int, stop: int) -> None:
     """See `PRODUCTS`."""
-    _multiply(2, 32, 20, raw, x, start, stop, out)
+    _multiply(2, 32, 20, raw, x, out, start, stop)
 
 
 @kernel(SIGNATURE)
-def q4_k(raw: Any, x: Any, start: int, stop: int, out: Any) -> None:
+def q4_k(raw: Any, x: Any, out: Any, start: int, stop: int) -> None:
     """See `PRODUCTS`."""
-    _multiply(3, 256, 144, raw, x, start, stop, out)
+    _multiply(3, 256, 144, raw, x, out, start, stop)
 
 
 @kernel(SIGNATURE)
-def q6_k(raw: Any, x: Any, start: int, stop: int, out: Any) -> None:
+def q6_k(raw: Any, x: Any, out: Any, start: int, stop: int) -> None:
     """See `PRODUCTS`."""
-    _multiply(4, 256, 210, raw, x, start, stop, out)
+    _multiply(4, 256, 210, raw, x, out, start, stop)
 
 
 BLOCK_VALUES: Final = {name: loader.n_values for name, loader in LOADERS.items()}
 PRODUCTS: Final[dict[str, Product]] = {"F32": f32, "Q8_0": q8_0, "Q4_1": q4_1, "Q4_K": q4_k, "Q6_K": q6_k}
-"""By stored type: product(raw, x, start, stop, out) sets out[:, start:stop] = x @ weight[start:stop].T.
+"""By stored type: product(raw, x, out, start, stop) sets out[:, start:stop] = x @ weight[start:stop].T.
 
 raw [bytes] holds all rows of the weight; x [S, K] and out [S, N] are float32; K is a whole number of blocks.
 """

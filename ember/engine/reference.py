@@ -162,11 +162,11 @@ class ReferenceBackend:
     def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
         """See `Backend.attend_cached`: one pair of products a sequence and head, in shapes of that sequence alone."""
         n_heads, n_kv = heads
-        out = np.empty((len(q), n_kv, n_heads // n_kv, cache.value_size), self.dtype)
-        queries = q.reshape(len(q), n_kv, n_heads // n_kv, cache.key_size)
-        for s, (begin, end) in enumerate(zip(cache.begins.tolist(), cache.ends.tolist(), strict=True)):
-            keys = _head_block(cache.keys, cache.key_starts, cache.capacities, s, n_kv, cache.key_size)
-            values = _head_block(cache.values, cache.value_starts, cache.capacities, s, n_kv, cache.value_size)
+        out = np.empty((len(q), n_kv, n_heads // n_kv, cache.shape.value_size), self.dtype)
+        queries, seen = q.reshape(len(q), n_kv, n_heads // n_kv, cache.shape.key_size), cache.seen
+        for s, (begin, end) in enumerate(zip(seen.begins.tolist(), seen.ends.tolist(), strict=True)):
+            keys = _head_block(cache.keys, seen.key_starts, seen.capacities, s, n_kv, cache.shape.key_size)
+            values = _head_block(cache.values, seen.value_starts, seen.capacities, s, n_kv, cache.shape.value_size)
             keys, values = keys[:, begin:end], values[:, begin:end]  # [K, seen, E]
             scores = np.ascontiguousarray(np.einsum("gre,gpe->grp", queries[s], keys)) * self.dtype(scale)
             out[s] = np.einsum("grp,gpe->gre", softmax(scores), values)

@@ -41,7 +41,7 @@ def test_products_equal_gguf_pys_values_in_float64(name, width) -> None:
     usable = np.isfinite(weight).all(axis=1)  # random half-precision scales may be infinite
     x = RNG.standard_normal((6, width)).astype(np.float32)
     out = np.empty((6, 11), np.float32)
-    PRODUCTS[name](raw, x, 0, 11, out)
+    PRODUCTS[name](raw, x, out, 0, 11)
     right = x.astype(np.float64) @ weight[usable].T.astype(np.float64)
     size = np.abs(x).astype(np.float64) @ np.abs(weight[usable]).T.astype(np.float64)
     assert (np.abs(out[:, usable] - right) <= 2e-6 * size).all()
@@ -62,7 +62,7 @@ def lanes(x, w):
 def test_a_product_is_what_its_definition_says() -> None:
     x, w = RNG.standard_normal((2, 64)).astype(np.float32)
     out = np.empty((1, 1), np.float32)
-    PRODUCTS["F32"](w.view(np.uint8), x.reshape(1, -1), 0, 1, out)
+    PRODUCTS["F32"](w.view(np.uint8), x.reshape(1, -1), out, 0, 1)
     assert out[0, 0] == lanes(x, w)
 
 
@@ -73,19 +73,19 @@ def test_bits_depend_on_the_row_and_the_weight_alone(name, rows, count, data, se
     raw = stored(name, count, width, seed)
     x = np.random.default_rng(seed).standard_normal((rows, width)).astype(np.float32)
     whole = np.empty((rows, count), np.float32)
-    PRODUCTS[name](raw, x, 0, count, whole)
+    PRODUCTS[name](raw, x, whole, 0, count)
     pieces, cut = np.empty_like(whole), data.draw(st.integers(0, count))
-    PRODUCTS[name](raw, x, cut, count, pieces)
-    PRODUCTS[name](raw, x, 0, cut, pieces)
+    PRODUCTS[name](raw, x, pieces, cut, count)
+    PRODUCTS[name](raw, x, pieces, 0, cut)
     assert np.array_equal(whole, pieces, equal_nan=True)
     for row in range(rows):
         alone = np.empty((1, count), np.float32)
-        PRODUCTS[name](raw, x[row : row + 1], 0, count, alone)
+        PRODUCTS[name](raw, x[row : row + 1], alone, 0, count)
         assert np.array_equal(whole[row : row + 1], alone, equal_nan=True)
     decoded = np.empty(count * width, np.float32)
     decode_fast.decode(raw, TYPES_BY_NAME[name], decoded)
     by_f32 = np.empty_like(whole)
-    PRODUCTS["F32"](decoded.view(np.uint8), x, 0, count, by_f32)
+    PRODUCTS["F32"](decoded.view(np.uint8), x, by_f32, 0, count)
     assert np.array_equal(whole, by_f32, equal_nan=True)
 
 
