@@ -61,7 +61,7 @@ class Run:
 
     @property
     def generations(self) -> tables.Table:
-        """Continuations as an Arrow table in sample order, without rows if nothing was generated."""
+        """Continuations and scores as an Arrow table in sample order, without rows if there are neither."""
         return self._table("generations", tables.generations_schema())
 
     @property

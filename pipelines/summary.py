@@ -101,11 +101,11 @@ def make_summary(
 
 
 def make_looks(directory: Path, manifest: Manifest, column: str) -> tuple[str, ...]:
-    """Lines of Python that read one capture of a run as a matrix beside a column, or its continuations."""
+    """Lines of Python that read one capture of a run as a matrix beside a column, or what else it holds."""
     partial = ", partial=True" if manifest.failed_samples else ""
     lines = ["import pipelines", f"run = pipelines.load({str(directory)!r}{partial})"]
     if not manifest.origin.captures:
-        return (*lines, 'texts = run.generations["text"].to_pylist()')
+        return (*lines, _without_captures(manifest))
     capture = manifest.origin.captures[0]
     layer = f", layer={capture.layers[len(capture.layers) // 2]}" if capture.layers != (-1,) else ""
     whole = _one_row(capture.position) and not capture.where
@@ -114,6 +114,12 @@ def make_looks(directory: Path, manifest: Manifest, column: str) -> tuple[str, .
     named = f'site="{capture.site}"{layer}, capture="{capture.name}"{step}'
     lines.append(f"X = run.matrix({named})  # float32 [{rows}, {capture.width}]")
     return (*lines, f"y = run.stimuli[{column!r}].to_pylist()")
+
+
+def _without_captures(manifest: Manifest) -> str:
+    if manifest.origin.generation is not None:
+        return 'texts = run.generations["text"].to_pylist()'
+    return "scores = run.generations.to_pylist()" if manifest.origin.scoring is not None else "found = run.findings"
 
 
 def _one_row(position: str) -> bool:

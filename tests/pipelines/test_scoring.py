@@ -138,7 +138,11 @@ SCORE = {"expected": True, "choices": [" the end", "{foil}", "{expected}"], "top
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that only scores."""
     folder = tmp_path_factory.mktemp("scored")
-    assert run(make_config(folder, items(12), hooks=None, score=SCORE), scheduler="serial").status == "complete"
+    summary = run(make_config(folder, items(12), hooks=None, score=SCORE), scheduler="serial")
+    assert summary.status == "complete"
+    scope: dict[str, Any] = {}
+    exec("\n".join(summary.looks), scope)
+    assert [row["sample_index"] for row in scope["scores"]] == list(range(12))
     return folder
 
 
