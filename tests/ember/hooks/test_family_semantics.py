@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ember
+from ember.engine.backend import Backend
 from ember.hooks import TensorAccess
+from ember.hooks.zero_layer_output import ZeroLayerOutput
 from ember.model import Model
+from ember.models import gemma4
 from tests.ember.hooks.watchers import PER_LAYER, Watcher
 from tests.foundry.families import Tiny, family_tensors, tiny_family
 from tests.foundry.families_cases import PLAIN
@@ -77,22 +81,34 @@ def test_a_layer_of_gemma4_scales_the_sum(tmp_path: Path, route: str, act: Calla
         assert np.array_equal(((incoming + attention) + mlp) * scale, before[3])
 
 
+class Recording:
+    """A backend that notes what one of its RMS norms gives, and is another one otherwise."""
+
+    def __init__(self, backend: Backend, role: str, given: Rows) -> None:
+        self._backend, self._role, self._given = backend, role, given
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def rms_norm(self, x: np.ndarray, weight: np.ndarray, eps: float, role: str) -> np.ndarray:
+        found = self._backend.rms_norm(x, weight, eps, role)
+        if role == self._role:
+            self._given.append(found.copy())
+        return found
+
+
 @pytest.mark.parametrize("act", [None, perturb])
 def test_a_layer_of_gemma4_adds_its_embedding_before_the_scale(
     opened, route: str, monkeypatch: pytest.MonkeyPatch, act: Callable[..., None] | None
 ) -> None:
-    """The per-layer embedding's contribution is taken from the backend: the norm called `post_norm`."""
+    """The per-layer embedding's contribution is what the backend gives for the norm called `post_norm`."""
     model = opened("gemma4", route)
-    backend = model._session.backend
-    norm, added = backend.rms_norm, []
+    layer, added = gemma4.layer, []
 
-    def recording(x: np.ndarray, weight: np.ndarray, eps: float, role: str) -> np.ndarray:
-        found = norm(x, weight, eps, role)
-        if role == "post_norm":
-            added.append(found.copy())
-        return found
+    def recorded(be: Backend, *given: Any) -> np.ndarray:
+        return layer(Recording(be, "post_norm", added), *given)
 
-    monkeypatch.setattr(backend, "rms_norm", recording)
+    monkeypatch.setattr(gemma4, "layer", recorded)
     first, last = watched(model, act)
     shown, left = (evaluations(watcher, model.n_layers) for watcher in (first, last))
     scales = [tensors_of(PLAIN["gemma4"])[f"blk.{i}.layer_output_scale.weight"][0] for i in range(model.n_layers)]
@@ -174,3 +190,24 @@ def test_a_long_prompt_is_one_prefill(any_family: Model, monkeypatch: pytest.Mon
     free = any_family.capture(tokens=[prompt], position="all")["after_layer"]
     shown = np.stack([call.values for call in chunked.at("after_layer", "prefill")], axis=1)
     np.testing.assert_allclose(free, shown, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("output", ["attention", "mlp"])
+@pytest.mark.parametrize("layer", [0, -1])
+def test_a_zeroed_output_is_that_of_a_model_without_its_last_matrix(
+    any_family: Model, tmp_path: Path, output: str, layer: int
+) -> None:
+    """The same file with zeros for the output projection (and its bias) gives the same bits as the experiment."""
+    name, at = any_family.architecture, layer % any_family.n_layers
+    matrix = f"blk.{at}." + {"attention": "attn_output", "mlp": "ffn_down"}[output]
+    zeros = {f"{matrix}.weight": np.zeros_like} | ({f"{matrix}.bias": np.zeros_like} if name == "gpt2" else {})
+    sites = ["after_layer", "after_attention", "after_mlp"]
+    cut = ZeroLayerOutput(f"{layer}:{output}")
+    found = any_family.capture(tokens=[PROMPT], site=sites, position="all", experiments=[cut], observe="after")
+    again = ZeroLayerOutput(f"{layer}:{output}")
+    made = any_family.generate(tokens=PROMPT, max_tokens=6, stop_at_eos=False, experiments=[again])
+    path = tiny_family(tmp_path / "cut.gguf", PLAIN[name], edited=zeros)
+    with ember.open(path, route=any_family.route, threads=1) as model:
+        expected = model.capture(tokens=[PROMPT], site=sites, position="all")
+        assert all(np.array_equal(found[site], expected[site]) for site in sites)
+        assert model.generate(tokens=PROMPT, max_tokens=6, stop_at_eos=False).token_ids == made.token_ids
