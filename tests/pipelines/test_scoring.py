@@ -233,6 +233,15 @@ def test_draws_belong_to_seed_and_stimulus_whatever_the_units(tmp_path: Path) ->
     }  # fmt: skip
 
 
+def test_a_part_that_is_computed_again_is_the_same(tmp_path: Path) -> None:
+    config = make_config(tmp_path, items(12), hooks=None, generate={"max_tokens": 4, "temperature": 1}, score=SCORE)
+    first = run(config, scheduler="serial")
+    assert len(list((tmp_path / "run/generations").iterdir())) > 3
+    (tmp_path / "run/generations/part-00001.parquet").unlink()
+    again = run(config, scheduler="serial")
+    assert (again.units_computed, again.semantic_hash) == (1, first.semantic_hash)
+
+
 def test_a_draw_is_the_samplers_own(tmp_path: Path) -> None:
     generate = {"max_tokens": 3, "temperature": 0.7, "top_p": 0.9, "seed": 5}
     run(make_config(tmp_path, items(3), hooks=None, generate=generate), scheduler="serial")
