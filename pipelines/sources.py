@@ -18,6 +18,7 @@ from ember.errors import InputError
 from ember.positions import Position, resolve
 from ember.work import Floats
 from pipelines import placing, tables
+from pipelines.crosscheck import step_of
 from pipelines.errors import ConfigError, RunError, VerifyError
 from pipelines.hook_tables import RunReference
 from pipelines.manifest import CaptureRecord, Manifest
@@ -79,14 +80,14 @@ class SourceRun:
     _indices: dict[str, "_Index"] = field(default_factory=dict)
 
     def capture(self, name: str | None, site: str) -> CaptureRecord:
-        """Return a capture by name, or the only one at `site`. Raises InputError, listing what there is."""
-        captures = self.manifest.origin.captures
+        """Return a capture of prompts by name, or the only one at `site`. Raises InputError, listing what there is."""
+        captures = [c for c in self.manifest.origin.captures if step_of(c.position) is None]
         found = [c for c in captures if c.name == name] if name else [c for c in captures if c.site == site]
         if len(found) == 1:
             return found[0]
         offered = ", ".join(f"{c.name!r} ({c.site}, {c.position})" for c in captures) or "none"
         wanted = f"capture {name!r}" if name else f"{'one' if not found else 'single'} capture at {site}"
-        raise InputError(f"{self.directory} has no {wanted}; its captures: {offered}")
+        raise InputError(f"{self.directory} has no {wanted}; its captures of prompts: {offered}")
 
     def reference(self, capture: CaptureRecord) -> RunReference:
         """Return what workers need to read rows of `capture`."""
