@@ -100,8 +100,8 @@ def _conclude(config: TraceConfig, pairs: Sequence[Pair], layers: Sequence[int],
 
 
 def _scores(run_dir: Path) -> dict[str, float]:
-    """Log-probability of the expected text by stimulus id."""
-    table = load(run_dir, partial=True).generations.select(["stimulus_id", "expected_log_probability"])
+    """Log-probability of the expected text by stimulus id, from a run whose every file is as its manifest says."""
+    table = load(run_dir, verify=True, partial=True).generations.select(["stimulus_id", "expected_log_probability"])
     pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
     return {name: value for name, value in pairs if np.isfinite(value)}
 

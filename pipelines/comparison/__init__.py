@@ -13,7 +13,7 @@ import numpy as np
 
 from pipelines.comparison.matching import Ints, read_samples
 from pipelines.comparison.origins import explain_origins
-from pipelines.comparison.outputs import compare_answers
+from pipelines.comparison.outputs import compare_answers, compare_findings
 from pipelines.comparison.records import Comparison, RunSide, StimuliComparison
 from pipelines.comparison.states import Side, compare_captures
 from pipelines.reading import Run, load
@@ -49,6 +49,7 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
         generations=generations,
         agreements=agreements,
         scores=scores,
+        findings=compare_findings(one, other),
     )
 
 

@@ -2,18 +2,27 @@
 
 import heapq
 import math
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from pipelines import tables
+from pipelines.canonical import canonical_json
 from pipelines.columns import numbers
 from pipelines.comparison.matching import Ints
-from pipelines.comparison.records import AgreementComparison, GenerationsComparison, Parting, ScoreComparison
+from pipelines.comparison.records import (
+    AgreementComparison,
+    FindingsComparison,
+    GenerationsComparison,
+    Parting,
+    ScoreComparison,
+)
 from pipelines.comparison.states import Side
-from pipelines.parts import PartFile, confined
+from pipelines.findings import read_findings
+from pipelines.parts import EXPERIMENTS, PartFile, confined
 
 SHOWN: Final = 5
 """Partings that are told one by one."""
@@ -141,12 +150,63 @@ class _Texts:
         )
 
 
-def _aligned(a: Side, b: Side, table: str) -> Iterator[tuple[tables.Table, tables.Table]]:
-    """Rows of `table` for the same stimuli, one row a stimulus, in A's order and at most a part of each at a time."""
-    # One more than there are, for those that have no number: -1 is the last.
+def compare_findings(a: Side, b: Side) -> FindingsComparison | None:
+    """Compare what experiments found in common stimuli; None where no experiment found anything."""
+    tally = _Agreement("findings")
+    home, back = _homes(a, b), _homes(b, a)
+    parts, others = (
+        sorted(side.run.manifest.parts_of(EXPERIMENTS), key=lambda part: part.sample_start) for side in (a, b)
+    )
+    mine, theirs = _PartsOf(a, parts), _PartsOf(b, others)
+    for record in parts:
+        for sample, found in _by_sample(a, record).items():
+            if (number := a.numbers[sample]) >= 0:
+                tally.add(a.samples.ids[sample], same=found == theirs.of(int(home[number])))
+    for record in others:
+        for sample in _by_sample(b, record):
+            if (number := b.numbers[sample]) >= 0 and not mine.of(int(back[number])):
+                tally.add(b.samples.ids[sample], same=False)
+    told = tally.result()
+    return FindingsComparison(told.compared, told.same, told.first_apart) if told.compared else None
+
+
+class _PartsOf:
+    """Findings of a run by sample; the part read last is kept."""
+
+    def __init__(self, side: Side, parts: Sequence[PartFile]) -> None:
+        self._side, self._parts = side, parts
+        self._last: PartFile | None = None
+        self._found: dict[int, list[str]] = {}
+
+    def of(self, sample: int) -> list[str]:
+        """Return the findings in one sample."""
+        at = bisect_right([part.sample_end for part in self._parts], sample)
+        if at == len(self._parts):
+            return []
+        if self._parts[at] != self._last:
+            self._last, self._found = self._parts[at], _by_sample(self._side, self._parts[at])
+        return self._found.get(sample, [])
+
+
+def _by_sample(side: Side, record: PartFile) -> dict[int, list[str]]:
+    """Experiment and result, as canonical JSON, of the findings of a part."""
+    found: dict[int, list[str]] = {}
+    for finding in read_findings(confined(side.run.directory, record)):
+        found.setdefault(finding.sample_index, []).append(canonical_json([finding.experiment, finding.result]))
+    return found
+
+
+def _homes(a: Side, b: Side) -> Ints:
+    """Sample of B for each common stimulus of A, and -1 at the end, for those that have no number."""
     home = np.full(a.numbers.max(initial=-1) + 2, -1)
     known = np.flatnonzero(b.numbers >= 0)
     home[b.numbers[known]] = known
+    return home
+
+
+def _aligned(a: Side, b: Side, table: str) -> Iterator[tuple[tables.Table, tables.Table]]:
+    """Rows of `table` for the same stimuli, one row a stimulus, in A's order and at most a part of each at a time."""
+    home = _homes(a, b)
     if not (parts := sorted(b.run.manifest.parts_of(table), key=lambda part: part.sample_start)):
         return
     ends = np.array([part.sample_end for part in parts])

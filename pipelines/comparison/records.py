@@ -162,6 +162,18 @@ class ScoreComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingsComparison:
+    """What experiments found in common stimuli, where they found something in either run."""
+
+    compared: int
+    """Stimuli with findings in at least one of the runs."""
+    same: int
+    """Those with the same findings of the same experiments."""
+    first_apart: tuple[str, ...]
+    """The first few stimuli for which they are not the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two finished runs side by side."""
 
@@ -181,17 +193,20 @@ class Comparison:
     """None unless both runs generated."""
     agreements: tuple[AgreementComparison, ...]
     scores: tuple[ScoreComparison, ...]
+    findings: FindingsComparison | None
+    """None where no experiment found anything."""
 
     @property
     def identical(self) -> bool:
-        """Whether both hold the same stimuli, rows, continuations and scores, bit for bit."""
-        stimuli, texts = self.stimuli, self.generations
+        """Whether both hold the same stimuli, rows, continuations, scores and findings, bit for bit."""
+        stimuli, texts, findings = self.stimuli, self.generations, self.findings
         return (
             not (stimuli.only_a or stimuli.only_b or stimuli.other_prompt or stimuli.other_tokens)
             and self.a.failed == self.b.failed
             and not (self.only_a or self.only_b)
             and all(found.identical for found in self.captures)
             and (texts is None or texts.same_tokens == texts.compared == texts.same_texts)
+            and (findings is None or findings.same == findings.compared)
             and all(agreement.same == agreement.compared for agreement in self.agreements)
             and all(score.same == score.compared for score in self.scores)
         )

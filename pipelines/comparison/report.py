@@ -7,6 +7,7 @@ from pipelines.comparison.records import (
     AgreementComparison,
     CaptureComparison,
     Comparison,
+    FindingsComparison,
     GenerationsComparison,
     LayerComparison,
     RunSide,
@@ -31,6 +32,7 @@ def comparison_lines(found: Comparison) -> list[str]:
         *(_generations(found.generations) if found.generations else ()),
         *(_agreement(agreement) for agreement in found.agreements),
         *(_score(score) for score in found.scores),
+        *(_findings(found.findings) if found.findings else ()),
         "",
         "identical in everything compared" if found.identical else "they differ",
     ]
@@ -137,6 +139,12 @@ def _agreement(found: AgreementComparison) -> str:
     apart = f"; not for {', '.join(found.first_apart)}" if found.first_apart else ""
     more = ", …" if found.compared - found.same > len(found.first_apart) else ""
     return f"likeliest   {found.what}: the same for {found.same} of {found.compared}{apart}{more}"
+
+
+def _findings(found: FindingsComparison) -> Iterator[str]:
+    apart = f"; not for {', '.join(found.first_apart)}" if found.first_apart else ""
+    more = ", …" if found.compared - found.same > len(found.first_apart) else ""
+    yield f"findings    of experiments: the same for {found.same} of {found.compared}{apart}{more}"
 
 
 def _score(found: ScoreComparison) -> str:

@@ -22,6 +22,7 @@ from pipelines.comparison.matching import Rows, match_rows
 from pipelines.comparison.records import CaptureComparison
 from pipelines.comparison.report import comparison_lines
 from pipelines.errors import RunError, VerifyError
+from pipelines.findings import Finding, write_findings
 from pipelines.manifest import CaptureRecord, sample_order_sha256, stimuli_sha256
 from pipelines.rows import CaptureRows, GenerationRow, ScoreRow
 from tests.foundry.fake_run import (
@@ -306,6 +307,35 @@ def test_stimuli_and_captures_that_only_one_has(a: FakeRun, tmp_path: Path) -> N
         assert line in text
     back = pipelines.compare(b.directory, a.directory)
     assert (back.only_b, back.stimuli.only_b) == (("word", "scores"), 3)
+
+
+def test_findings_of_experiments(a: FakeRun, tmp_path: Path) -> None:
+    def told(name: str, units: Sequence[int], found: dict[int, list[float]]) -> Path:
+        run = make_run(tmp_path / name, units=units)
+        for unit, (start, end) in enumerate(run.units):
+            here = [
+                Finding(i, f"s-{i:03d}", f"x{k}", {"norm": value})
+                for i, values in found.items() if start <= i < end
+                for k, value in enumerate(values)
+            ]  # fmt: skip
+            run.parts.append(write_findings(run.directory, unit, "a", here, sample_start=start, sample_end=end))
+        run.origin = replace(run.origin, hooks={"experiments": [{"name": "x0"}, {"name": "x1"}]})
+        run.finish()
+        return run.directory
+
+    one = told("one", (4, 3, 6), {0: [1.0, 2.0], 3: [3.0], 4: [4.0], 12: [5.0]})
+    other = told("other", (6, 7), {0: [1.0, 2.0], 3: [3.5], 5: [4.0], 12: [5.0]})
+    found = pipelines.compare(one, other)
+    assert found.findings is not None
+    assert (found.findings.compared, found.findings.same) == (5, 2)
+    assert found.findings.first_apart == ("s-003", "s-004", "s-005")
+    assert not found.identical
+    assert "the same for 2 of 5; not for s-003, s-004, s-005" in "\n".join(comparison_lines(found))
+    again = pipelines.compare(one, one)
+    assert again.identical
+    assert again.findings is not None
+    assert again.findings.same == 4
+    assert pipelines.compare(a.directory, a.directory).findings is None
 
 
 def test_runs_without_a_common_stimulus(a: FakeRun, tmp_path: Path) -> None:
