@@ -21,10 +21,10 @@ from ember.errors import InputError
 from ember.hooks.experiment import Experiment, check_experiment
 
 ENTRY_POINTS: Final = "ember.experiments"
-BUILT_IN: Final[dict[str, tuple[str, str | None]]] = {
-    # name: (module:class, the option that the short form NAME:TEXT sets)
-    "activation_stats": ("ember.hooks.activation_stats:ActivationStats", None),
-    "zero_layer_output": ("ember.hooks.zero_layer_output:ZeroLayerOutput", "spec"),
+BUILT_IN: Final[dict[str, tuple[str, str | None, str]]] = {
+    # name: (module:class, the option that the short form NAME:TEXT sets, how the name is given)
+    "activation_stats": ("ember.hooks.activation_stats:ActivationStats", None, "activation_stats"),
+    "zero_layer_output": ("ember.hooks.zero_layer_output:ZeroLayerOutput", "spec", "zero_layer_output:3:attention"),
 }
 
 
@@ -81,11 +81,13 @@ def _split(spec: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if name not in BUILT_IN:
         where, _, attribute = spec.rpartition(":")
         return (f"{Path(where).absolute()}:{attribute}" if _is_file(where) else spec), dict(options)
-    option = BUILT_IN[name][1]
+    _, option, example = BUILT_IN[name]
     if not colon:
+        if option is not None and not options:
+            raise InputError(f"experiment {spec!r}: the option {option!r} is missing; give it as in {example}")
         return name, dict(options)
     if option is None:
-        raise InputError(f"experiment {spec!r}: {name} takes nothing after its name; give {name}")
+        raise InputError(f"experiment {spec!r}: {name} takes nothing after its name; give {example}")
     if option in options:
         raise InputError(f"experiment {spec!r}: the option {option!r} is given too; give one of them")
     return name, {**options, option: text}

@@ -161,7 +161,7 @@ def test_an_entry_point_of_an_installed_package(monkeypatch: pytest.MonkeyPatch)
         ),
         ("json:Thing", r"json has no 'Thing'; its experiments: none"),
         ("activation_stats:1", r"activation_stats takes nothing after its name"),
-        ("zero_layer_output", r"the option 'spec' is missing; ZeroLayerOutput takes: spec"),
+        ("zero_layer_output", r"the option 'spec' is missing; give it as in zero_layer_output:3:attention"),
         ("zero_layer_output:", r"found '', expected LAYER:OUTPUT with OUTPUT one of attention, mlp, layer"),
         ("zero_layer_output:3:heads", r"found '3:heads', expected LAYER:OUTPUT .* for example 3:attention"),
         ("zero_layer_output:x:mlp", r"found 'x:mlp', expected LAYER:OUTPUT"),
@@ -192,6 +192,11 @@ def test_what_cannot_be_loaded_is_one_clear_error(spec: str, message: str) -> No
 def test_what_a_class_of_a_file_does_not_take(file: Path, name: str, options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_experiment(f"{file}:{name}", options)
+
+
+def test_an_option_of_a_built_in_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InputError, match=r"unknown option 'layer'; ZeroLayerOutput takes: spec"):
+        load_experiment("zero_layer_output", {"layer": 3})
 
 
 def test_a_short_form_and_its_option_together_are_refused() -> None:
