@@ -4,6 +4,8 @@
     ember pipeline causal-trace configs/causal_trace.yaml
     python docs/figures/causal_trace.py outputs/causal-trace         # needs the extra `analysis`
 
+docs/figures/causal_trace_smollm2.png is the heat map that the recipe draws for the config in docs/tutorials.
+
 A pair differs in one radical of the root or in the pattern's name; the answers are the forms that `pipelines.stimuli`
 states for the clean prompt.
 """

@@ -26,6 +26,8 @@ LEVEL: Final = 9
 """Characters of a label that still stand level."""
 WIDEST: Final = 40.0
 """Inches that no side of a figure exceeds."""
+FEW: Final = 12
+"""Layers that are drawn high."""
 TATWEEL: Final = "ـ"
 
 
@@ -39,7 +41,7 @@ def draw(panels: Sequence[Panel], title: str, caption: str, *, right_to_left: bo
     columns = max(len(panel.columns) for panel in panels)
     size = (
         min(WIDEST, 1.9 + (0.3 + 0.62 * columns) * len(sites)),
-        min(WIDEST, 1.4 + 0.8 * len(groups) + 0.29 * sum(heights)),
+        min(WIDEST, 1.4 + 0.8 * len(groups) + (0.29 if max(heights) <= FEW else 0.2) * sum(heights)),
     )
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(groups), len(sites), squeeze=False, height_ratios=heights)
@@ -49,6 +51,7 @@ def draw(panels: Sequence[Panel], title: str, caption: str, *, right_to_left: bo
     for panel in panels:
         axis = axes[groups.index(panel.group), sites.index(panel.site)]
         image = _panel(axis, panel, norm, right_to_left=right_to_left)
+    # The bar is as wide as a third of a cell, whatever the figure's size.
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.015, aspect=10 * size[1], fraction=0.3 / size[0])
     bar.set_label("recovered share of the difference", fontsize=8)
     bar.ax.tick_params(labelsize=7)

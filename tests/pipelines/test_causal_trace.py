@@ -204,6 +204,25 @@ def test_the_command(tmp_path: Path) -> None:
     assert "score       expected_log_probability: 2 of 2 the same" in compared.stdout
 
 
+@pytest.mark.realmodel
+def test_smollm2_moves_the_country_to_the_last_token(smollm2: Path, tmp_path: Path) -> None:
+    pair = {
+        "pair": "France", "expected": " Paris",
+        "clean": "The capital of France is", "corrupt": "The capital of Italy is",
+    }  # fmt: skip
+    config = trace_config(tmp_path, [pair], model={"path": str(smollm2)}, layers=[0, 20, 26, 29])
+    summary = run_serial(config)
+    assert summary.control["max_difference"] < 1e-4
+    effects = read_effects(config.output.path / "effects.parquet")
+    (country,) = {e.place.position for e in effects if e.place.changed}
+    found = {
+        (e.layer, e.place.from_end == 0): e.recovery for e in effects if e.place.position in (country, country + 1)
+    }
+    assert [found[layer, False] > 0.9 for layer in (0, 20, 26, 29)] == [True, True, False, False]
+    assert [found[layer, True] > 0.9 for layer in (0, 20, 26, 29)] == [False, False, True, True]
+    assert found[29, True] == pytest.approx(1.0, abs=1e-5)
+
+
 # --- pairs ------------------------------------------------------------------------------------------------------------
 
 
