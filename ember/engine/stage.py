@@ -50,6 +50,9 @@ class Stage:
         self._step_before = _by_place(self.step_sinks, "before")
         self._step_after = _by_place(self.step_sinks, "after")
         self.step, self.alive = -1, np.empty(0, np.int64)
+        # one test is all that the path costs where nobody looks and nobody acts
+        self._prompts_seen = bool(self.sinks or self._operations or runners)
+        self._steps_seen = bool(self.step_sinks or any(op.work.steps for op in self._operations) or runners)
 
     @property
     def needs_whole_layers(self) -> bool:
@@ -67,6 +70,8 @@ class Stage:
 
     def show(self, site: str, layer: int, a: Floats, where: NDArray[np.int32], columns: slice = ALL_COLUMNS) -> None:
         """Show a tensor of the prompts; `where` gives each tree row's place in `a`, or -1."""
+        if not self._prompts_seen:
+            return
         at = (site, layer)
         for sink in self._before.get(at, ()):
             sink.put(layer, a, where, columns)
@@ -116,6 +121,8 @@ class Stage:
         self, site: str, layer: int, a: Floats, rows: slice | None = None, columns: slice = ALL_COLUMNS
     ) -> None:
         """Show a tensor of the generated tokens: one line a sequence alive, or those of `rows` among them."""
+        if not self._steps_seen:
+            return
         at = (site, layer)
         rows = slice(0, len(self.alive)) if rows is None else rows
         for sink in self._step_before.get(at, ()):
