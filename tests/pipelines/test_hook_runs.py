@@ -17,6 +17,7 @@ import pytest
 
 import ember
 import pipelines
+from ember.models import llama
 from pipelines.config import load_config
 from pipelines.content import hash_file
 from pipelines.errors import ConfigError, IdentityError, VerifyError
@@ -162,6 +163,35 @@ def test_rows_of_another_stimulus_and_layer(folder: Path, baseline: Path) -> Non
     ]
     wanted = rows.matrix(site="after_layer", layer=0)[at[0]]
     np.testing.assert_array_equal(found.matrix(site="before_layer", layer=3), np.broadcast_to(wanted, (6, 128)))
+
+
+# --- depth ------------------------------------------------------------------------------------------------------------
+
+
+def test_layers_that_nobody_needs_are_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+    layer = llama.layer
+
+    def counted(be: Any, config: Any, weights: Any, number: int, *more: Any) -> Any:
+        ran.append(number)
+        return layer(be, config, weights, number, *more)
+
+    monkeypatch.setattr(llama, "layer", counted)
+    captures = [CAPTURE[0] | {"layers": [0, 2]}, CAPTURE[1] | {"layers": {"from": 0, "to": 1}}]
+    deeper = {"operation": "zero", "site": "after_layer", "layers": [4], "position": {"index": 2}}
+    common: dict[str, Any] = {"generate": None, "guard": {"positions": 0}}
+    part = make(folder, "part", {"capture": captures, "intervene": [deeper]}, **common)
+    assert set(ran) == {0, 1, 2}
+    ran.clear()
+    make(folder, "guarded", {"capture": captures}, generate=None, guard={"allow_chance": True})
+    assert set(ran) == {0, 1, 2, 3, 4}  # the smoke guard reads logits in the first unit
+    ran.clear()
+    whole = pipelines.load(make(folder, "whole", {"capture": CAPTURE[:2]}, **common))
+    assert set(ran) == {0, 1, 2, 3, 4}
+    loaded = pipelines.load(part)
+    for site, number in (("after_layer", 0), ("after_layer", 2), ("after_mlp", 0)):
+        found, wanted = (one.matrix(site=site, layer=number) for one in (loaded, whole))
+        np.testing.assert_array_equal(found, wanted)
 
 
 # --- generated steps --------------------------------------------------------------------------------------------------
