@@ -177,7 +177,7 @@ def test_a_run_without_generations_gives_an_empty_table(tmp_path: Path) -> None:
 def test_pipelines_offers_load(made: FakeRun) -> None:
     found = pipelines.load(str(made.directory))
     assert isinstance(found, pipelines.Run)
-    assert dir(pipelines) == ["Run", "load", "run"]
+    assert dir(pipelines) == ["Comparison", "Run", "compare", "load", "run"]
     with pytest.raises(AttributeError, match="it offers Run, load, run"):
         _ = pipelines.nothing
 
