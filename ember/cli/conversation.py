@@ -77,6 +77,8 @@ class Answer:
     """`stop`, `length` or `text` as in `ember.Generation`; `interrupted` where the listener ended it."""
     seed: int | None
     findings: list[tuple[str, Any]]
+    seed_is_new: bool = False
+    """Whether the seed was drawn and has to be told, for the same answer to be had again."""
 
     def record(self) -> dict[str, Any]:
         """Return the answer for machines."""
@@ -118,7 +120,8 @@ class Conversation:
 
         try:
             made = self.model.generate(**given, **self._options(), experiments=experiments, on_token=heard)
-            answer = Answer(prompt, made.token_ids, made.text, made.stopped, made.seed, made.findings)
+            new = made.seed is not None and self.choices.seed is None
+            answer = Answer(prompt, made.token_ids, made.text, made.stopped, made.seed, made.findings, seed_is_new=new)
         except StoppedAnswerError:
             answer = Answer(prompt, token_ids, "".join(pieces), "interrupted", self.choices.seed, [])
         self._remember(text, answer.text)

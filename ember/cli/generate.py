@@ -73,7 +73,7 @@ def _show(answer: Answer, *, as_json: bool) -> None:
     if as_json:
         options.say(json.dumps(answer.record(), ensure_ascii=False) + "\n")
         return
-    if answer.seed is not None:
+    if answer.seed_is_new:
         options.say_notes([f"seed {answer.seed}"])
     if answer.findings:
         told = ", ".join(name for name, _ in answer.findings)

@@ -77,7 +77,7 @@ def _ask(conversation: Conversation, line: str, brake: "Brake | None" = None, *,
         answer = conversation.ask(line, heard)
     if as_json:
         options.say(json.dumps(answer.record(), ensure_ascii=False) + "\n")
-    elif answer.seed is not None:
+    elif answer.seed_is_new:
         options.say_notes([f"seed {answer.seed}"])
 
 
