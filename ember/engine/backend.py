@@ -5,15 +5,15 @@ memory: it is valid until the same primitive runs again for the same role, and `
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ember.engine.attention import TileGroup
 from ember.engine.cache import LayerCache
 from ember.engine.linear import Linear
 from ember.engine.rope import Rope
+from ember.units import PrefixTree
 from ember.work import Floats, Tokens
 
 
@@ -66,10 +66,11 @@ class Backend(Protocol):
     def add(self, x: Floats, y: Floats, role: str) -> Floats:
         """x + y."""
 
-    def attend_tiles(
-        self, q: Floats, k: Floats, v: Floats, groups: list[TileGroup], heads: tuple[int, int], scale: float
-    ) -> Floats:
-        """Causal attention of query rows q [T, H·E] over key rows k, v [R + 1, K·E] (the last one zeros), in tiles."""
+    def plan_attention(self, tree: PrefixTree, wanted: NDArray[np.int32], window: int) -> Any:
+        """Arrange the queries of the rows `wanted` and the keys that each sees; only `attend` knows what it returns."""
+
+    def attend(self, q: Floats, k: Floats, v: Floats, plan: Any, heads: tuple[int, int], scale: float) -> Floats:
+        """Causal attention of query rows q [T, H·E] over key rows k, v [R + 1, K·E] (the last one zeros)."""
 
     def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
         """Attention of one query a sequence, q [S, H·E], over its cached keys and values, in a fixed order."""

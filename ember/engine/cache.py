@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ember.engine.vectors import whole_lanes
 from ember.work import Floats
 
 
@@ -49,6 +50,16 @@ class KVShape:
     key_size: int
     value_size: int
 
+    @property
+    def key_room(self) -> int:
+        """Values kept for a key: whole lanes, the last ones zero."""
+        return whole_lanes(self.key_size)
+
+    @property
+    def value_room(self) -> int:
+        """Values kept for a value: whole lanes, the last ones zero."""
+        return whole_lanes(self.value_size)
+
 
 Slots = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Flat indices [S, K, E] of keys and of values."""
@@ -63,10 +74,10 @@ class KVCache:
         self._starts = np.concatenate([[0], np.cumsum(self.capacities)])
         self._shapes = tuple(shapes)
         total = int(self._starts[-1])
-        sizes = [total * s.heads * (s.key_size + s.value_size) if s else 0 for s in shapes]
+        sizes = [total * s.heads * (s.key_room + s.value_room) if s else 0 for s in shapes]
         flat = np.zeros(sum(sizes), np.float32)
         parts = np.split(flat, np.cumsum(sizes)[:-1])
-        cuts = [total * s.heads * s.key_size if s else 0 for s in shapes]
+        cuts = [total * s.heads * s.key_room if s else 0 for s in shapes]
         self._keys = [part[:cut] for part, cut in zip(parts, cuts, strict=True)]
         self._values = [part[cut:] for part, cut in zip(parts, cuts, strict=True)]
 
@@ -83,16 +94,17 @@ class KVCache:
     def store(self, layer: int, sequence: int, start: int, k: Floats, v: Floats) -> None:
         """Write rows k [n, K·E], v at positions start … start + n - 1 of a sequence."""
         n, shape = len(k), self.shape(layer)
-        for flat, rows, size in ((self._keys[layer], k, shape.key_size), (self._values[layer], v, shape.value_size)):
-            part = self._part(flat, sequence, shape.heads, size)  # [K, capacity, E]
-            part[:, start : start + n] = rows.reshape(n, shape.heads, size).transpose(1, 0, 2)
+        for flat, rows, room in ((self._keys[layer], k, shape.key_room), (self._values[layer], v, shape.value_room)):
+            part = self._part(flat, sequence, shape.heads, room)  # [K, capacity, E]
+            heads = rows.reshape(n, shape.heads, -1)
+            part[:, start : start + n, : heads.shape[2]] = heads.transpose(1, 0, 2)
 
     def slots(self, sequences: NDArray[np.int64], shape: KVShape) -> Slots:
         """Where keys and values at the cursors of `sequences` lie; the same in every layer of this shape."""
         heads = np.arange(shape.heads)[:, None] * self.capacities[sequences][:, None, None]  # [S, K, 1]
         places = self._starts[sequences][:, None, None] * shape.heads + heads + self.cursors[sequences][:, None, None]
-        keys = places * shape.key_size + np.arange(shape.key_size)
-        values = places * shape.value_size + np.arange(shape.value_size)
+        keys = places * shape.key_room + np.arange(shape.key_size)
+        values = places * shape.value_room + np.arange(shape.value_size)
         return keys, values
 
     def store_one(self, layer: int, slots: Slots, k: Floats, v: Floats) -> None:
@@ -111,7 +123,7 @@ class KVCache:
         begins = np.maximum(ends - window, 0) if window else np.zeros_like(ends)
         capacities = self.capacities[sequences]
         longest = int((ends - begins).max(initial=0))
-        return Seen(starts * shape.key_size, starts * shape.value_size, capacities, begins, ends, longest)
+        return Seen(starts * shape.key_room, starts * shape.value_room, capacities, begins, ends, longest)
 
     def layer(self, layer: int, seen: Seen) -> LayerCache:
         """View of one layer for the sequences that `seen` is about."""

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ember.engine import kernels
-from ember.engine.attention import BLOCK, TileGroup
 from ember.engine.cache import LayerCache
 from ember.engine.linear import Linear
 from ember.engine.padding import least_rows
 from ember.engine.rope import Rope, RopeTables
+from ember.engine.row_attention import RowPlan, plan_rows
+from ember.engine.row_attention_kernel import attend_cached, attend_rows
+from ember.engine.vectors import whole_lanes
 from ember.engine.weights import HEAD_SLICE_BYTES, WeightStore, slice_borders
+from ember.units import PrefixTree
 from ember.work import Floats, Tokens
 
 
@@ -50,6 +53,7 @@ class FastBackend:
         self._buffers = Buffers()
         self._tables: dict[int, RopeTables] = {}
         self._decoding: FastBackend | None = None
+        self._counted = np.empty(0, np.int32)
 
     def for_decode(self) -> "FastBackend":
         """See `Backend.for_decode`."""
@@ -144,39 +148,41 @@ class FastBackend:
         kernels.add(x, y)
         return x
 
-    def attend_tiles(
-        self, q: Floats, k: Floats, v: Floats, groups: list[TileGroup], heads: tuple[int, int], scale: float
-    ) -> Floats:
-        """See `Backend.attend_tiles`."""
+    def plan_attention(self, tree: PrefixTree, wanted: NDArray[np.int32], window: int) -> RowPlan:
+        """See `Backend.plan_attention`."""
+        return plan_rows(tree, wanted, window)
+
+    def attend(self, q: Floats, k: Floats, v: Floats, plan: RowPlan, heads: tuple[int, int], scale: float) -> Floats:
+        """See `Backend.attend`: row by row."""
         n_heads, n_kv = heads
-        rep, key_size, value_size = n_heads // n_kv, k.shape[1] // n_kv, v.shape[1] // n_kv
-        out = self._buffers.take("attended", len(q), n_heads * value_size)
-        take = self._buffers.take
-        for group in groups:
-            tiles, n_keys = group.keys.shape
-            queries = take("queries", tiles, n_kv, rep * BLOCK, key_size)
-            keys = take("keys", tiles, n_kv, n_keys, key_size)
-            values = take("values", tiles, n_kv, n_keys, value_size)
-            kernels.gather_queries(q, group.queries, n_kv, rep, queries)
-            kernels.gather_keys(k, group.keys, keys)
-            kernels.gather_keys(v, group.keys, values)
-            scores = take("scores", tiles, n_kv, rep * BLOCK, n_keys)
-            np.matmul(queries, keys.transpose(0, 1, 3, 2), out=scores)
-            first, window = (group.first_query, group.first_key), group.window
-            kernels.masked_softmax(scores, group.queries, *first, window, np.float32(scale))
-            mixed = take("mixed", tiles, n_kv, rep * BLOCK, value_size)
-            np.matmul(scores, values, out=mixed)
-            kernels.scatter(mixed, group.queries, rep, out)
-        return out
+        wide_q, wide_k, wide_v = _roomy(q, n_heads), _roomy(k, n_kv), _roomy(v, n_kv)
+        room, size = wide_v.shape[1] // n_kv, v.shape[1] // n_kv
+        out = self._buffers.take("attended", len(q), n_heads * room)
+        attend_rows(
+            wide_q,
+            wide_k,
+            wide_v,
+            plan.paths,
+            plan.path_starts,
+            plan.places,
+            plan.positions,
+            plan.query_starts,
+            plan.window,
+            n_kv,
+            n_heads // n_kv,
+            np.float32(scale),
+            self._buffers.take("scores", 4, plan.longest),
+            out,
+        )
+        return _narrow(out, n_heads, size)
 
     def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
         """See `Backend.attend_cached`."""
         n_heads, n_kv = heads
-        seen = cache.seen
-        out = self._buffers.take("attended", len(q), n_heads * cache.shape.value_size)
-        scores = self._buffers.take("cached_scores", seen.longest)
-        kernels.attend_cached(
-            q,
+        seen, shape = cache.seen, cache.shape
+        out = self._buffers.take("attended", len(q), n_heads * shape.value_room)
+        attend_cached(
+            _roomy(q, n_heads),
             cache.keys,
             cache.values,
             seen.key_starts,
@@ -184,10 +190,35 @@ class FastBackend:
             seen.capacities,
             seen.begins,
             seen.ends,
+            self._ascending(seen.longest),
+            shape.key_room,
+            shape.value_room,
             n_kv,
             n_heads // n_kv,
             np.float32(scale),
-            scores,
+            self._buffers.take("cached_scores", 1, seen.longest),
             out,
         )
+        return _narrow(out, n_heads, shape.value_size)
+
+    def _ascending(self, count: int) -> NDArray[np.int32]:
+        if len(self._counted) < count:
+            self._counted = np.arange(2 * count, dtype=np.int32)
+        return self._counted
+
+
+def _roomy(x: Floats, heads: int) -> Floats:
+    """Rows whose heads fill whole lanes, [T, heads·E] -> [T, heads·room]; as they are where they do."""
+    size = x.shape[1] // heads
+    if size == whole_lanes(size):
+        return x
+    out = np.zeros((len(x), heads, whole_lanes(size)), np.float32)
+    out[:, :, :size] = x.reshape(len(x), heads, size)
+    return out.reshape(len(x), -1)
+
+
+def _narrow(out: Floats, heads: int, size: int) -> Floats:
+    """What `_roomy` undoes: [T, heads·room] -> [T, heads·size]."""
+    if out.shape[1] == heads * size:
         return out
+    return np.ascontiguousarray(out.reshape(len(out), heads, -1)[:, :, :size]).reshape(len(out), -1)

@@ -45,7 +45,8 @@ def _dot(x: Any, y: Any, lanes: Any) -> Any:
 
 
 @helper
-def _softmax_in_place(row: Any, scale: Any, lanes: Any) -> None:
+def softmax_in_place(row: Any, scale: Any, lanes: Any) -> None:
+    """Softmax of scale · row, in place; `lanes` is scratch for 16 values."""
     lanes[:] = np.float32(-np.inf)
     whole = row.size - row.size % 16
     for i in range(row.size):
@@ -162,117 +163,3 @@ def rope_halves(x: Any, positions: Any, cos: Any, sin: Any, rotated: Any) -> Non
                 a, b = x[row, start + i], x[row, start + half + i]
                 x[row, start + i] = a * cos[at, i] - b * sin[at, i]
                 x[row, start + half + i] = a * sin[at, i] + b * cos[at, i]
-
-
-@kernel("void(float32[:, ::1], int32[:, ::1], int64, int64, float32[:, :, :, ::1])")
-def gather_queries(q: Any, rows: Any, n_kv: Any, rep: Any, out: Any) -> None:
-    """Tiles of queries: q [T, K·rep·E], rows [tiles, 32] -> out [tiles, K, rep·32, E]; row -1 gives zeros."""
-    size = out.shape[3]
-    block = rows.shape[1]
-    for tile in range(rows.shape[0]):
-        for g in range(n_kv):
-            for r in range(rep):
-                start = (g * rep + r) * size
-                for i in range(block):
-                    row = rows[tile, i]
-                    if row < 0:
-                        out[tile, g, r * block + i, :] = np.float32(0)
-                    else:
-                        for e in range(size):
-                            out[tile, g, r * block + i, e] = q[row, start + e]
-
-
-@kernel("void(float32[:, ::1], int32[:, ::1], float32[:, :, :, ::1])")
-def gather_keys(k: Any, rows: Any, out: Any) -> None:
-    """Tiles of keys or values: k [R + 1, K·E], rows [tiles, keys] -> out [tiles, K, keys, E]."""
-    size = out.shape[3]
-    for tile in range(rows.shape[0]):
-        for g in range(out.shape[1]):
-            for i in range(rows.shape[1]):
-                row = rows[tile, i]
-                for e in range(size):
-                    out[tile, g, i, e] = k[row, g * size + e]
-
-
-@kernel("void(float32[:, :, :, ::1], int32[:, ::1], int64, int64, int64, float32)")
-def masked_softmax(scores: Any, rows: Any, first_query: Any, first_key: Any, window: Any, scale: Any) -> None:
-    """Softmax over the visible keys of every query, in place: scores [tiles, K, rep·32, keys].
-
-    Lines whose query is absent (row -1) are left as they are: nobody reads them.
-    """
-    block = rows.shape[1]
-    lanes = np.empty(16, np.float32)
-    for tile in range(scores.shape[0]):
-        for g in range(scores.shape[1]):
-            for line in range(scores.shape[2]):
-                if rows[tile, line % block] < 0:
-                    continue
-                position = first_query + line % block
-                begin = 0
-                if window > 0:
-                    begin = max(0, position - window + 1 - first_key)
-                end = position + 1 - first_key
-                row = scores[tile, g, line]
-                row[:begin] = np.float32(0)
-                row[end:] = np.float32(0)
-                _softmax_in_place(row[begin:end], scale, lanes)
-
-
-@kernel("void(float32[:, :, :, ::1], int32[:, ::1], int64, float32[:, ::1])")
-def scatter(mixed: Any, rows: Any, rep: Any, out: Any) -> None:
-    """Bring tiles [tiles, K, rep·32, E] back to rows of out [T, K·rep·E]; row -1 is dropped."""
-    size = mixed.shape[3]
-    block = rows.shape[1]
-    for tile in range(rows.shape[0]):
-        for i in range(block):
-            row = rows[tile, i]
-            if row < 0:
-                continue
-            for g in range(mixed.shape[1]):
-                for r in range(rep):
-                    for e in range(size):
-                        out[row, (g * rep + r) * size + e] = mixed[tile, g, r * block + i, e]
-
-
-@kernel(
-    "void(float32[:, ::1], float32[::1], float32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64, int64, float32, float32[::1], float32[:, ::1])"
-)
-def attend_cached(
-    q: Any,
-    keys: Any,
-    values: Any,
-    key_starts: Any,
-    value_starts: Any,
-    capacities: Any,
-    begins: Any,
-    ends: Any,
-    n_kv: Any,
-    rep: Any,
-    scale: Any,
-    scores: Any,
-    out: Any,
-) -> None:
-    """One query a sequence over its cache: q [S, K·rep·E], out [S, K·rep·V]; keys in ascending order."""
-    lanes = np.empty(16, np.float32)
-    key_size = q.shape[1] // (n_kv * rep)
-    value_size = out.shape[1] // (n_kv * rep)
-    for s in range(q.shape[0]):
-        for head in range(n_kv * rep):
-            begin = begins[s]
-            length = ends[s] - begin
-            first_key = key_starts[s] + ((head // rep) * capacities[s] + begin) * key_size
-            first_value = value_starts[s] + ((head // rep) * capacities[s] + begin) * value_size
-            query = q[s, head * key_size : (head + 1) * key_size]
-            row = scores[:length]
-            for p in range(length):
-                at = first_key + p * key_size
-                row[p] = _dot(query, keys[at : at + key_size], lanes)
-            _softmax_in_place(row, scale, lanes)
-            mixed = out[s, head * value_size : (head + 1) * value_size]
-            mixed[:] = np.float32(0)
-            for p in range(length):
-                at = first_value + p * value_size
-                weight = row[p]
-                for e in range(value_size):
-                    mixed[e] = fma(weight, values[at + e], mixed[e])

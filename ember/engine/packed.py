@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ember.engine.fast import FastBackend
 from ember.engine.linear import Linear
 from ember.engine.packed_kernels import BLOCK_VALUES, PRODUCTS, Product
-from ember.engine.vectors import LANES
+from ember.engine.vectors import whole_lanes
 from ember.work import Floats
 
 DECODED_BYTES: Final = 256 << 10
@@ -107,7 +107,7 @@ class PackedBackend(FastBackend):
 
     def _decoded_part(self, x: Floats, weight: Linear, raw: NDArray[np.uint8], out: Floats) -> Part:
         """The way of types without kernel: decode some rows, padded to whole lanes, and multiply them as float32."""
-        width = -(-x.shape[1] // LANES) * LANES
+        width = whole_lanes(x.shape[1])
         wide = np.zeros((len(x), width), np.float32)
         wide[:, : x.shape[1]] = x
         at_once = max(4, DECODED_BYTES // (4 * width) // 4 * 4)

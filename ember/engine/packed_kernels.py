@@ -38,7 +38,7 @@ def _tile(context: Any, kind: Any, weights: Any, rows: Any, raw: Any, byte: Any,
         data = [context.make_array(signature.args[i])(context, b, args[i]).data for i in (3, 6, 9)]
         blocks = [v.at(b, data[0], b.add(args[4], b.mul(args[5], v.size(n)))) for n in range(n_weights)]
         lines = [v.at(b, data[1], b.add(args[7], b.mul(args[8], v.size(n)))) for n in range(n_rows)]
-        sums = _loop(b, loader, blocks, lines, args[8])
+        sums = loop_over_blocks(b, loader, blocks, lines, args[8])
         for line in range(n_rows):
             for weight in range(n_weights):
                 place = b.add(args[10], b.add(b.mul(args[11], v.size(line)), v.size(weight)))
@@ -51,7 +51,7 @@ def _tile(context: Any, kind: Any, weights: Any, rows: Any, raw: Any, byte: Any,
 tile: Any = literal_intrinsic(_tile)
 
 
-def _loop(b: Any, loader: Loader, blocks: list[Any], lines: list[Any], width: Any) -> list[list[Any]]:
+def loop_over_blocks(b: Any, loader: Loader, blocks: list[Any], lines: list[Any], width: Any) -> list[list[Any]]:
     """Run over the blocks of `width` values; returns sums[weight][line], sixteen lanes each."""
     entry, loop = b.basic_block, b.append_basic_block("blocks")
     done = b.append_basic_block("done")

@@ -5,13 +5,13 @@ longer than a unit needs no larger scratch; a row's history always lies in its o
 that anybody needs computes only the rows that somebody needs from it.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ember.card import BoundModel
-from ember.engine.attention import Index, TileGroup, plan_tiles
+from ember.engine.attention import Index
 from ember.engine.backend import Backend
 from ember.engine.cache import KVCache
 from ember.engine.stage import Stage
@@ -23,21 +23,21 @@ CHUNK_ROWS: Final = 4096
 
 
 class ChunkRows:
-    """One chunk in one state, whole or pruned: positions, places and tiles, made when first needed."""
+    """One chunk in one state, whole or pruned: positions, places and attention, made when first needed."""
 
-    def __init__(self, tree: PrefixTree, rows: Index) -> None:
-        self._tree = tree
+    def __init__(self, tree: PrefixTree, be: Backend, rows: Index) -> None:
+        self._tree, self._be = tree, be
         self.rows = rows
         """Rows of the tree, ascending."""
         self.positions = tree.positions[rows]
         self.where = tree.places(rows)
-        self._tiles: dict[int, list[TileGroup]] = {}
+        self._plans: dict[int, Any] = {}
 
-    def tiles(self, window: int) -> list[TileGroup]:
-        """Tiles of these rows under a window."""
-        if window not in self._tiles:
-            self._tiles[window] = plan_tiles(self._tree, self.rows, window)
-        return self._tiles[window]
+    def attention(self, window: int) -> Any:
+        """What `Backend.attend` needs to know of these rows under a window."""
+        if window not in self._plans:
+            self._plans[window] = self._be.plan_attention(self._tree, self.rows, window)
+        return self._plans[window]
 
 
 class Prefill:
@@ -60,7 +60,8 @@ class Prefill:
     def _chunk(self, start: int, stop: int) -> tuple[ChunkRows, ChunkRows]:
         stop = min(stop, len(self.tree.tokens))
         kept = self.kept[(self.kept >= start) & (self.kept < stop)]
-        return ChunkRows(self.tree, np.arange(start, stop, dtype=np.int32)), ChunkRows(self.tree, kept)
+        whole = np.arange(start, stop, dtype=np.int32)
+        return ChunkRows(self.tree, self.be, whole), ChunkRows(self.tree, self.be, kept)
 
     def run(self, cache: KVCache | None) -> Floats:
         """Run the layers; returns the residual stream of the kept rows, [kept, D]. Fills `cache` where given."""
@@ -179,7 +180,7 @@ class PrefillStep:
         for sink in self._run.stage.attention:
             if self._layer in sink.work.layers:
                 sink.put(self._layer, q, keys, self._now.where, heads, scale, window)
-        return self._run.be.attend_tiles(q, keys, values, self._now.tiles(window), heads, scale)
+        return self._run.be.attend(q, keys, values, self._now.attention(window), heads, scale)
 
     def side(self) -> Floats:
         """See `Step.side`."""

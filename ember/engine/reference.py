@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ember.engine.attention import TileGroup, mask_of
+from ember.engine.attention import TileGroup, mask_of, plan_tiles
 from ember.engine.cache import LayerCache
 from ember.engine.linear import Linear
 from ember.engine.padding import least_rows
 from ember.engine.rope import Rope, RopeTables
 from ember.engine.weights import HEAD_SLICE_BYTES, WeightStore
+from ember.units import PrefixTree
 from ember.work import Floats, Tokens
 
 
@@ -135,16 +136,20 @@ class ReferenceBackend:
         """See `Backend.add`."""
         return x + y
 
-    def attend_tiles(
-        self, q: Floats, k: Floats, v: Floats, groups: list[TileGroup], heads: tuple[int, int], scale: float
+    def plan_attention(self, tree: PrefixTree, wanted: NDArray[np.int32], window: int) -> list[TileGroup]:
+        """See `Backend.plan_attention`."""
+        return plan_tiles(tree, wanted, window)
+
+    def attend(
+        self, q: Floats, k: Floats, v: Floats, plan: list[TileGroup], heads: tuple[int, int], scale: float
     ) -> Floats:
-        """See `Backend.attend_tiles`."""
+        """See `Backend.attend`: in canonical tiles."""
         n_heads, n_kv = heads
         q_heads = _with_zero_row(q).reshape(len(q) + 1, n_kv, n_heads // n_kv, -1)  # [T + 1, K, H/K, E]
         k_heads = k.reshape(len(k), n_kv, -1)  # [R + 1, K, E]
         v_heads = v.reshape(len(v), n_kv, -1)
         out = np.zeros((len(q), n_kv, n_heads // n_kv, v_heads.shape[-1]), self.dtype)
-        for group in groups:
+        for group in plan:
             tiles, block = group.queries.shape
             queries = q_heads[group.queries].transpose(0, 2, 3, 1, 4)  # [tiles, K, H/K, 32, E]
             queries = queries.reshape(tiles, n_kv, -1, queries.shape[-1])  # [tiles, K, H/K·32, E]
@@ -165,9 +170,10 @@ class ReferenceBackend:
         out = np.empty((len(q), n_kv, n_heads // n_kv, cache.shape.value_size), self.dtype)
         queries, seen = q.reshape(len(q), n_kv, n_heads // n_kv, cache.shape.key_size), cache.seen
         for s, (begin, end) in enumerate(zip(seen.begins.tolist(), seen.ends.tolist(), strict=True)):
-            keys = _head_block(cache.keys, seen.key_starts, seen.capacities, s, n_kv, cache.shape.key_size)
-            values = _head_block(cache.values, seen.value_starts, seen.capacities, s, n_kv, cache.shape.value_size)
-            keys, values = keys[:, begin:end], values[:, begin:end]  # [K, seen, E]
+            keys = _head_block(cache.keys, seen.key_starts, seen.capacities, s, n_kv, cache.shape.key_room)
+            values = _head_block(cache.values, seen.value_starts, seen.capacities, s, n_kv, cache.shape.value_room)
+            keys = keys[:, begin:end, : cache.shape.key_size]  # [K, seen, E]
+            values = values[:, begin:end, : cache.shape.value_size]
             scores = np.ascontiguousarray(np.einsum("gre,gpe->grp", queries[s], keys)) * self.dtype(scale)
             out[s] = np.einsum("grp,gpe->gre", softmax(scores), values)
         return out.reshape(len(q), -1)

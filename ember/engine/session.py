@@ -66,7 +66,9 @@ class Session:
         return {
             "weights": self.residence,
             "prefill_matmul": "BLAS sgemm on decoded float32 rows",
-            "prefill_attention": "canonical tiles of 32 queries, BLAS sgemm",
+            "prefill_attention": "canonical tiles of 32 queries, BLAS sgemm"
+            if self.route == "reference"
+            else "one query a row, keys in ascending order, 16 float32 lanes, numba kernel",
             "decode_matmul": "BLAS sgemm on decoded float32 rows, padded"
             if self.route == "reference"
             else "packed weights times rows, 16 float32 lanes, numba kernel",

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from ember.card import BoundModel
 from ember.engine import events
-from ember.engine.attention import TileGroup
 from ember.engine.backend import Backend
 from ember.engine.cache import LayerCache
 from ember.engine.linear import Linear
 from ember.engine.rope import Rope
 from ember.engine.step import Step
 from ember.engine.tracer import FLOAT_BYTES, Digest, Operation, Told, Tracer, Weight
+from ember.units import PrefixTree
 from ember.work import Floats, Tokens
 
 SGEMM: Final = "blas sgemm"
@@ -161,9 +161,7 @@ class TracedStep:
         return out
 
     def _kernel(self) -> str:
-        if self._tracer.phase == "prefill":
-            return f"{SGEMM} + {self._tracer.kernel('masked_softmax')}"
-        return self._tracer.kernel("attend_cached")
+        return self._tracer.kernel("attend_rows" if self._tracer.phase == "prefill" else "attend_cached")
 
     def side(self) -> Floats:
         """See `Step.side`."""
@@ -278,11 +276,13 @@ class TracedBackend:
         self._tracer.pass_over(replace(first, fused_into=of + "elemul"))
         return self._tracer.run(self._each(of + "elemul", "multiply", "multiply", kernel, up), call)
 
-    def attend_tiles(
-        self, q: Floats, k: Floats, v: Floats, groups: list[TileGroup], heads: tuple[int, int], scale: float
-    ) -> Floats:
-        """See `Backend.attend_tiles`."""
-        return self._be.attend_tiles(q, k, v, groups, heads, scale)
+    def plan_attention(self, tree: PrefixTree, wanted: NDArray[np.int32], window: int) -> Any:
+        """See `Backend.plan_attention`."""
+        return self._be.plan_attention(tree, wanted, window)
+
+    def attend(self, q: Floats, k: Floats, v: Floats, plan: Any, heads: tuple[int, int], scale: float) -> Floats:
+        """See `Backend.attend`."""
+        return self._be.attend(q, k, v, plan, heads, scale)
 
     def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
         """See `Backend.attend_cached`."""

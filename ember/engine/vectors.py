@@ -23,6 +23,11 @@ Value = Any
 Builder = Any
 
 
+def whole_lanes(size: int) -> int:
+    """The next multiple of sixteen."""
+    return -(-size // LANES) * LANES
+
+
 def size(value: int) -> Value:
     """A 64-bit constant."""
     return ir.Constant(SIZE, value)

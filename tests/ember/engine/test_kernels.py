@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ember.engine import kernels
 from ember.engine.fast import FastBackend
 from ember.engine.intrinsics import exp32
 from ember.engine.reference import ReferenceBackend
@@ -76,11 +75,3 @@ def test_rope_turns_pairs_and_keeps_lengths(layout) -> None:
     pair = [0, 1] if layout == "neighbours" else [0, 4]
     a, b = x[1, pair].astype(np.float64)
     np.testing.assert_allclose(right[1, pair], [a * np.cos(1) - b * np.sin(1), a * np.sin(1) + b * np.cos(1)])
-
-
-def test_greedy_softmax_kernel_masks_and_sums_to_one() -> None:
-    scores = np.random.default_rng(2).standard_normal((1, 1, 32, 32)).astype(np.float32)
-    rows = np.arange(32, dtype=np.int32)[None]
-    kernels.masked_softmax(scores, rows, 0, 0, 0, np.float32(1))
-    assert np.array_equal(scores[0, 0] > 0, np.tril(np.ones((32, 32), bool)))
-    np.testing.assert_allclose(scores.sum(-1), 1, rtol=1e-6)
