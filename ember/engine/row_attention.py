@@ -69,7 +69,8 @@ def _starts(parts: Sequence[Index]) -> NDArray[np.int64]:
 
 
 def _dots(context: Any, n_keys: Any, n_queries: Any, k: Any, k0: Any, k1: Any, k2: Any, k3: Any,
-          q: Any, q0: Any, q1: Any, q2: Any, q3: Any, width: Any, out: Any, first: Any, stride: Any) -> Any:  # fmt: skip
+          q: Any, q0: Any, q1: Any, q2: Any, q3: Any,
+          width: Any, out: Any, first: Any, stride: Any) -> Any:  # fmt: skip
     """Multiply up to four keys, at offsets k0 … in k, by up to four queries: out[first + query·stride + key]."""
     keys, queries, whole = n_keys.literal_value, n_queries.literal_value, types.int64
     signature = types.void(n_keys, n_queries, k, *[whole] * 4, q, *[whole] * 4, whole, out, whole, whole)
