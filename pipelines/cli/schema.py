@@ -7,15 +7,22 @@ import click
 
 from pipelines.config import RunConfig
 from pipelines.config.models import SCHEMA
+from pipelines.config.reference import reference_page
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print on one line, for machines.")
-def schema(as_json: bool) -> None:
+@click.option("--markdown", is_flag=True, help="Print tables of all keys for people instead.")
+def schema(as_json: bool, markdown: bool) -> None:
     """Print the JSON Schema of a config file, with every key's meaning and default.
 
     Editors use it to complete and check configs: `ember pipeline schema > ember.schema.json`.
     """
+    if as_json and markdown:
+        raise click.UsageError("--json and --markdown exclude each other; give one of them")
+    if markdown:
+        click.echo(reference_page(), nl=False)
+        return
     click.echo(json.dumps(config_schema(), ensure_ascii=False, indent=None if as_json else 2))
 
 

@@ -111,7 +111,7 @@ def _fields_at(loc: tuple[str | int, ...], model: type[BaseModel]) -> set[str]:
             candidates = [c for c in candidates if part[1:-1] in c.model_fields]
         elif isinstance(part, str):
             inner = [c.model_fields[name] for c in candidates for name in c.model_fields if _alias(c, name) == part]
-            candidates = [found for info in inner for found in _models_in(info.annotation)] or candidates
+            candidates = [found for info in inner for found in models_in(info.annotation)] or candidates
     return {_alias(c, name) for c in candidates for name in c.model_fields}
 
 
@@ -119,9 +119,9 @@ def _alias(model: type[BaseModel], name: str) -> str:
     return model.model_fields[name].alias or name
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """Models that an annotation mentions, however deep inside unions, tuples and dicts."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in getattr(annotation, "__args__", ()):
-        yield from _models_in(argument)
+        yield from models_in(argument)

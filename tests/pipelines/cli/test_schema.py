@@ -1,11 +1,15 @@
 """The schema says what the models accept."""
 
 import json
+from pathlib import Path
 
 from click.testing import CliRunner
 
 from ember.sites import SITES
 from pipelines.cli.schema import config_schema, schema
+from pipelines.config.reference import reference_page
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_it_prints_json():
@@ -35,3 +39,18 @@ def test_every_reference_has_its_definition():
     text = json.dumps(config_schema())
     named = {part.split('"')[0] for part in text.split("#/$defs/")[1:]}
     assert named <= set(config_schema()["$defs"])
+
+
+def test_the_reference_page_is_current():
+    """After a change of keys: `ember pipeline schema --markdown > docs/reference/config.md`."""
+    printed = CliRunner().invoke(schema, ["--markdown"])
+    assert printed.exit_code == 0
+    assert (ROOT / "docs/reference/config.md").read_text(encoding="utf-8") == printed.output
+    assert CliRunner().invoke(schema, ["--markdown", "--json"]).exit_code == 2
+
+
+def test_every_key_is_on_the_page():
+    page = reference_page()
+    for part in config_schema()["$defs"].values():
+        for key in part.get("properties", {}):
+            assert f"| `{key}` |" in page
