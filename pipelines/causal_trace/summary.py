@@ -59,7 +59,7 @@ class TraceSummary:
         """Say what was found and where it lies."""
         failed = f", {self.failed} failed" if self.failed else ""
         return [
-            f"{self.pairs} pairs, {self.patches} patches{failed}",
+            f"{_count(self.pairs, 'pair')}, {_count(self.patches, 'patch', 'patches')}{failed}",
             *self._control(),
             *(line for panel in self.panels for line in _panel(panel)),
             *(f"note      {note}" for note in self.notes),
@@ -71,7 +71,7 @@ class TraceSummary:
         if told["pairs"]:
             yield (
                 f"control   all inputs put back give the clean log-probability exactly for {told['exact']} of "
-                f"{told['pairs']} pairs; largest difference {told['max_difference']:.3g} nats"
+                f"{_count(told['pairs'], 'pair')}; largest difference {told['max_difference']:.3g} nats"
             )
 
 
@@ -102,7 +102,8 @@ def summarise(
 
 def _panel(panel: Panel) -> Iterator[str]:
     named = f"{panel.group}, " if panel.group else ""
-    yield f"{named}{panel.site}: {panel.pairs} pairs, {panel.gap:.3f} nats from corrupt to clean; most comes back at"
+    pairs = _count(panel.pairs, "pair")
+    yield f"{named}{panel.site}: {pairs}, {panel.gap:.3f} nats from corrupt to clean; most comes back at"
     cells = [
         (cell.recovery, layer, column)
         for layer, row in zip(panel.layers, panel.cells, strict=True)
@@ -111,6 +112,10 @@ def _panel(panel: Panel) -> Iterator[str]:
     ]
     for recovery, layer, column in sorted(cells, key=lambda cell: -cell[0])[:STRONGEST]:
         yield f"    {recovery:7.1%}  layer {layer}, {_place(column)}"
+
+
+def _count(n: int, one: str, many: str = "") -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def _place(column: Column) -> str:

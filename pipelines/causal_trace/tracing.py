@@ -63,8 +63,8 @@ def run_trace(
     outcome = run(baseline, reporter=reporter, **options)
     if outcome.failed:
         raise RunError(
-            f"{outcome.failed} prompts of {outcome.directory} failed (see failures.jsonl): their states cannot be "
-            "put back; remove their pairs, or run the same command again to retry them"
+            f"prompts of {outcome.directory} failed, {outcome.failed} in all (see failures.jsonl): their states "
+            "cannot be put back; remove their pairs, or run the same command again to retry them"
         )
     lines = list(patch_lines(config, pairs, layers))
     _place_patches(folder, "".join(lines).encode())

@@ -1,6 +1,7 @@
 """Baseline, intervened run, restored run: what a comparison says of them, on the built-in model."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipelines.comparison.records import CaptureComparison
 from pipelines.comparison.report import comparison_lines
 from pipelines.errors import VerifyError
 
+ROOT = Path(__file__).resolve().parents[2]
 PROMPTS = ("اسم الفاعل من الجذر ك ت ب:", "اسم المفعول من الجذر ك ت ب:", "اسم المكان من الجذر د ر س:")
 ZERO = {"operation": "zero", "site": "after_layer", "layers": [2], "position": {"index": 2}}
 CAPTURES = [{"site": "after_layer", "position": "all"}, {"site": "after_logits"}]
@@ -91,3 +93,16 @@ def test_a_tampered_run_is_refused(runs: dict[str, Path]) -> None:
             pipelines.compare(runs["baseline"], runs["restored"])
     finally:
         part.write_bytes(before)
+
+
+def test_the_page_shows_what_the_command_says(runs: dict[str, Path]) -> None:
+    page = (ROOT / "docs/how-to/compare-runs.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(block.replace("outputs/", f"{runs['baseline'].parent}/"), {})
+    told = comparison_lines(pipelines.compare(runs["baseline"], runs["zeroed"]))
+    shape = [line.split()[:3] for line in told if re.match(r"  +[0-9] +[0-9]+ ", line)]
+    shown = [line.split()[:2] for line in page.splitlines() if re.match(r"  +[0-9] +[0-9]+ ", line)]
+    assert shown == [cells[:2] for cells in shape]
+    for word in ("same        model, tokenizer, stimuli, generation, numerics", "common      3 stimuli, matched by id"):
+        assert word in page
+        assert word in told
