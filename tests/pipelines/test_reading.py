@@ -178,7 +178,7 @@ def test_pipelines_offers_load(made: FakeRun) -> None:
     found = pipelines.load(str(made.directory))
     assert isinstance(found, pipelines.Run)
     assert dir(pipelines) == ["Comparison", "Run", "compare", "load", "run"]
-    with pytest.raises(AttributeError, match="it offers Run, load, run"):
+    with pytest.raises(AttributeError, match="it offers Comparison, Run, compare, load, run"):
         _ = pipelines.nothing
 
 
