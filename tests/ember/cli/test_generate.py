@@ -62,17 +62,16 @@ def test_text_comes_while_the_model_is_at_work(tmp_path: Path) -> None:
         "--route",
         "reference",
         "--max-tokens",
-        "3000",
+        "500",
     ]
-    came, began = [], 0.0
+    came = []
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         while piece := os.read(process.stdout.fileno(), 65536):
             came.append((time.monotonic(), piece))
-    began, ended = came[0][0], came[-1][0]
     assert len(came) > 20
-    assert ended - began > 0.2
-    expected = ember.open(path, route="reference").generate("a", max_tokens=3000).text
+    assert came[-1][0] - came[0][0] > 0.05
+    expected = ember.open(path, route="reference").generate("a", max_tokens=500).text
     assert b"".join(piece for _, piece in came).decode() == expected + "\n"
 
 
