@@ -34,6 +34,8 @@ from pipelines.causal_trace.tracing import reads_right_to_left
 from pipelines.cli.main import pipeline
 from pipelines.errors import ConfigError, IdentityError, RunError
 from pipelines.plan import make_plan
+from tests.foundry.families import tiny_family
+from tests.foundry.families_cases import PLAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 SWAP = {
@@ -121,10 +123,30 @@ def test_what_must_come_back_does_and_what_is_the_same_does_nothing(traced: tupl
     assert summary.control["max_difference"] < 1e-5
 
 
+def family_control(folder: Path, name: str) -> dict[str, Any]:
+    """How exactly everything comes back in a tiny model of a family."""
+    folder.mkdir()
+    model = tiny_family(folder / "m.gguf", PLAIN[name])
+    pair = {"pair": "p", "clean": "the scribe wrote", "corrupt": "the scribk wrote", "expected": " ab"}
+    more = {"model": {"path": str(model)}, "layers": [0], "guard": {"allow_chance": True}}
+    summary = run_serial(trace_config(folder, [pair], **more))
+    assert abs(summary.differences[0][1] - summary.differences[0][2]) > 0.1
+    found: dict[str, Any] = summary.control
+    return found
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_everything_comes_back_in_every_family(tmp_path: Path, name: str) -> None:
+    found = family_control(tmp_path / "family", name)
+    assert found["pairs"] == 1
+    assert found["max_difference"] < 1e-5
+
+
 EXACT = """
 import json, sys
 from tests.pipelines.test_causal_trace import LETTER, SAME, SWAP, Path, pipelines, read_effects
-from tests.pipelines.test_causal_trace import run_serial, trace_config
+from tests.pipelines.test_causal_trace import family_control, run_serial, trace_config
+from tests.foundry.families_cases import PLAIN
 folder = Path(sys.argv[1])
 summary = run_serial(trace_config(folder, [SWAP, SAME, LETTER]))
 effects = read_effects(folder / "trace/effects.parquet")
@@ -133,6 +155,7 @@ print(json.dumps({
     "contract": pipelines.load(folder / "trace/baseline").manifest.origin.numerics["contract"],
     "control": summary.control, "same": max(abs(e.effect) for e in effects if e.pair == "same"),
     "last": [last.patched, last.clean],
+    "families": {name: family_control(folder / name, name)["max_difference"] for name in PLAIN},
 }))
 """
 
@@ -151,6 +174,7 @@ def test_under_contract_2_it_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert told["control"] == {"pairs": 3, "exact": 3, "max_difference": 0.0}
     assert told["same"] == 0.0
     assert told["last"][0] == told["last"][1]
+    assert told["families"] == dict.fromkeys(PLAIN, 0.0)
 
 
 def test_running_again_does_nothing_and_what_was_lost_is_made_again(traced: tuple[Path, Any], tmp_path: Path) -> None:
