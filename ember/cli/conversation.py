@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +11,10 @@ from ember.chat import ChatTemplate, Message, encode_chat, read_template
 from ember.errors import InputError
 from ember.generate import check_stop
 from ember.hooks import Experiment
-from ember.model import Model
 from ember.sampling import check_sampling
+
+if TYPE_CHECKING:
+    from ember.model import Model
 
 OnText = Callable[[str], None]
 
@@ -96,7 +98,7 @@ class Answer:
 class Conversation:
     """A model with what it was told so far; without a template every text stands alone."""
 
-    model: Model
+    model: "Model"
     choices: Choices
     template: ChatTemplate | None = None
     system: str | None = None
@@ -147,14 +149,14 @@ class Conversation:
             self.said += [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
 
 
-def template_of(model: Model, *, chat: bool, system: str | None) -> ChatTemplate | None:
+def template_of(model: "Model", *, chat: bool, system: str | None) -> ChatTemplate | None:
     """Return the model's chat template if it is asked for. Raises InputError for a system message without one."""
     if system is not None and not chat:
         raise InputError("--system is part of a conversation: give --chat too, which uses the model's chat template")
     return read_template(model.file, model.tokenizer) if chat else None
 
 
-def spelt_out(model: Model, text: str) -> str | None:
+def spelt_out(model: "Model", text: str) -> str | None:
     """Say that a text to be put in a conversation spells out control tokens; None where it does not."""
     found = model.tokenizer.control_spellings(text)
     if not found:

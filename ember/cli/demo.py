@@ -1,13 +1,15 @@
 """`ember demo`: the built-in model at work, in a second, with nothing to install or to fetch."""
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 import ember
 from ember.cli import options
-from ember.model import Model
+
+if TYPE_CHECKING:
+    from ember.model import Model
 
 MODEL: Final = "builtin:sarf-nano"
 PROMPTS: Final = (
@@ -43,6 +45,6 @@ def demo(route: str, threads: int | None, as_json: bool) -> None:
             opened.generate(prompt, max_tokens=MAX_TOKENS, on_token=lambda _token, piece: line.add(piece))
 
 
-def _record(model: Model, prompt: str, about: str) -> dict[str, Any]:
+def _record(model: "Model", prompt: str, about: str) -> dict[str, Any]:
     made = model.generate(prompt, max_tokens=MAX_TOKENS)
     return {"prompt": prompt, "about": about, "text": made.text, "token_ids": made.token_ids, "stopped": made.stopped}

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -35,7 +35,7 @@ def converse(conversation: Conversation, *, as_json: bool) -> None:
     At a terminal an error is shown and the next line awaited; over a pipe the first error ends everything, since what
     follows may build on what could not be answered.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (_at_terminal(sys.stdin) and _at_terminal(sys.stdout)):
         for line in _piped():
             _ask(conversation, line, as_json=as_json)
         return
@@ -49,6 +49,15 @@ def converse(conversation: Conversation, *, as_json: bool) -> None:
             raise
         except KeyboardInterrupt:  # pressed before the answer began: the line is dropped
             click.echo(err=True)
+
+
+def _at_terminal(stream: TextIO | None) -> bool:
+    """Tell whether a stream is a terminal; one that was closed before the program began is None."""
+    return stream is not None and stream.isatty()
+
+
+def _closed(stream: TextIO | None) -> bool:
+    return stream is None or stream.closed
 
 
 def _greeting(conversation: Conversation) -> str:
@@ -119,6 +128,8 @@ class Brake:
 
 def _piped() -> Iterator[str]:
     """Lines of standard input as they are; empty ones hold no prompt."""
+    if _closed(sys.stdin):
+        raise InputError("--interactive reads its prompts from standard input, which is closed: open or redirect it")
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         try:
             line = raw.removesuffix(b"\n").decode()

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 import numpy as np
@@ -10,11 +11,13 @@ import numpy as np
 import ember
 from ember.cli import options
 from ember.cli.arrays import check_out, write_captures
-from ember.model import Model
 from ember.sampling import softmax
 from ember.work import Floats
 
-SHOWN_BY_DEFAULT = 10
+if TYPE_CHECKING:
+    from ember.model import Model
+
+SHOWN_BY_DEFAULT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def logits(
         options.say(f"after_logits {list(rows.shape)} float32\nwritten to {out}\n")
 
 
-def _likeliest(model: Model, row: Floats, count: int) -> list[Candidate]:
+def _likeliest(model: "Model", row: Floats, count: int) -> list[Candidate]:
     """Return the likeliest tokens of a row of logits [V]."""
     chosen = np.argsort(-row, kind="stable")[:count]
     with np.errstate(divide="ignore"):  # a masked token has probability 0
@@ -91,7 +94,7 @@ def _likeliest(model: Model, row: Floats, count: int) -> list[Candidate]:
     ]
 
 
-def _candidate(model: Model, token: int, logit: float, log_probability: float) -> Candidate:
+def _candidate(model: "Model", token: int, logit: float, log_probability: float) -> Candidate:
     if token >= model.tokenizer.vocab_size:  # rows of the head that stand for no token
         return Candidate(token, None, "", logit, log_probability)
     raw = model.tokenizer.token_bytes(token)

@@ -156,6 +156,15 @@ def test_an_interrupted_answer_has_a_record(endless: Path, cache: dict[str, str]
         assert screen.leave(CTRL_D) == 0
 
 
+def test_ctrl_c_ends_a_single_call(endless: Path, cache: dict[str, str]) -> None:
+    arguments = ("generate", str(endless), "a", "--max-tokens", "50000", "--route", "reference")
+    with Terminal(*arguments, environment=cache) as screen:
+        screen.wait_for(typed(ember.open(endless, route="reference").generate("a", max_tokens=20).text)[-8:])
+        assert screen.leave(CTRL_C) == 130
+        assert screen.seen.endswith(b"\r\ninterrupted\r\n")
+        assert b"Traceback" not in screen.seen
+
+
 def test_a_second_ctrl_c_ends_the_program() -> None:
     with Brake() as brake:
         brake.check()
@@ -217,6 +226,14 @@ def test_the_first_error_over_a_pipe_ends_it() -> None:
         b"error: standard input: line 2: byte 1, 0xFF, is not UTF-8 (invalid start byte); "
         b"convert the text to UTF-8 first\n"
     )
+
+
+def test_a_closed_standard_input_is_one_line() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m ember generate {NANO} --interactive <&-", shell=True, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --interactive reads its prompts from standard input, which is closed")
 
 
 # -- conversations
