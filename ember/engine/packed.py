@@ -23,7 +23,7 @@ DECODED_BYTES: Final = 256 << 10
 """Decoded bytes of the rows that a type without kernel decodes at a time: they stay in the cache of a core."""
 LOGIT_BYTES: Final = 8 << 20
 """Bytes of logits that are shown at a time."""
-ALONE_BYTES: Final = 64 << 10
+ALONE_BYTES: Final = 2 << 20
 """Stored bytes of a weight that one thread multiplies by itself: waking another costs more."""
 
 Part = Callable[[int, int], None]

@@ -5,6 +5,7 @@ fused multiply-add), added pairwise in a fixed tree at the end. Every kernel her
 not depend on how many rows or weights a kernel takes at once, nor on the width of the processor's vectors.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ember.numba_support import HAVE_NUMBA
@@ -48,6 +49,14 @@ def load(b: Builder, base: Value, offset: Value, kind: Any) -> Value:
     loaded = b.load(b.bitcast(at(b, base, offset), kind.as_pointer()))
     loaded.align = 1
     return loaded
+
+
+def prefetch(b: Builder, base: Value, offsets: Iterable[int]) -> None:
+    """Ask for the cache lines at some offsets; addresses past the end of a mapping do no harm."""
+    kind = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer(), WORD, WORD, WORD])
+    ask = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0i8")
+    for offset in offsets:
+        b.call(ask, [at(b, base, size(offset)), *(ir.Constant(WORD, n) for n in (0, 3, 1))])  # to read, keep, data
 
 
 def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
