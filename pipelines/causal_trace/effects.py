@@ -3,9 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pipelines.causal_trace.pairs import CLEAN, CORRUPT, Pair, Place, stimulus_id
 from pipelines.causal_trace.runs import control_id, patch_id
+
+LEAST_GAP: Final = 1e-3
+"""Nats between clean and corrupt prompt below which a share of it would be a share of rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +35,8 @@ class Effect:
 
     @property
     def recovery(self) -> float:
-        """The effect as a share of the whole difference; NaN where clean and corrupt prompt do not differ in it."""
-        gap = self.clean - self.corrupt
-        return self.effect / gap if gap else math.nan
+        """The effect as a share of the whole difference; NaN where that is less than LEAST_GAP."""
+        return _share(self.effect, self.clean - self.corrupt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Cell:
     effect: float
     """Mean effect in nats."""
     recovery: float
-    """Sum of effects over sum of differences between clean and corrupt; NaN if that is 0."""
+    """Sum of effects over sum of differences between clean and corrupt; NaN if that is less than LEAST_GAP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,11 @@ def _column(key: tuple[str, int], places: list[Place]) -> Column:
 def _cell(effects: list[Effect]) -> Cell:
     gap = math.fsum(effect.clean - effect.corrupt for effect in effects)
     total = math.fsum(effect.effect for effect in effects)
-    return Cell(len(effects), _mean(effect.effect for effect in effects), total / gap if gap else math.nan)
+    return Cell(len(effects), _mean(effect.effect for effect in effects), _share(total, gap))
+
+
+def _share(effect: float, gap: float) -> float:
+    return effect / gap if abs(gap) >= LEAST_GAP else math.nan
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -22,7 +22,7 @@ FLOATS: Final = ("clean", "corrupt", "patched", "effect", "recovery")
 
 
 def effects_parquet(effects: Sequence[Effect]) -> bytes:
-    """Return the table as the bytes of a Parquet file; `recovery` is NaN where clean and corrupt do not differ."""
+    """Return the table as the bytes of a Parquet file; `recovery` is NaN where clean and corrupt hardly differ."""
     columns: dict[str, Any] = {name: texts([str(_value(effect, name)) for effect in effects]) for name in TEXTS}
     columns |= {name: numbers(np.array([_value(e, name) for e in effects], np.int32)) for name in INTEGERS}
     columns["changed"] = numbers(np.array([effect.place.changed for effect in effects], np.bool_))

@@ -103,13 +103,14 @@ def summarise(
 def _panel(panel: Panel) -> Iterator[str]:
     named = f"{panel.group}, " if panel.group else ""
     pairs = _count(panel.pairs, "pair")
-    yield f"{named}{panel.site}: {pairs}, {panel.gap:.3f} nats from corrupt to clean; most comes back at"
     cells = [
         (cell.recovery, layer, column)
         for layer, row in zip(panel.layers, panel.cells, strict=True)
         for column, cell in zip(panel.columns, row, strict=True)
         if math.isfinite(cell.recovery)
     ]
+    most = "most comes back at" if cells else "nothing to come back"
+    yield f"{named}{panel.site}: {pairs}, {panel.gap:.3f} nats from corrupt to clean; {most}"
     for recovery, layer, column in sorted(cells, key=lambda cell: -cell[0])[:STRONGEST]:
         yield f"    {recovery:7.1%}  layer {layer}, {_place(column)}"
 
