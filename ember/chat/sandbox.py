@@ -79,10 +79,18 @@ def main() -> None:
 
 def _confine(seconds: int, size: int) -> None:
     """Bound processor time and memory of this process, and take the writing of files away from it."""
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # at the lower limit of processor time a signal says which one it was, at the upper one nothing would
+    _limit(resource.RLIMIT_CPU, seconds, seconds + 1)
+    for kind, limit in ((resource.RLIMIT_AS, size), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
+        _limit(kind, limit, limit)
+
+
+def _limit(kind: int, lower: int, upper: int) -> None:
+    """Set the limits of a resource, or keep the upper one where it is tighter already: it cannot be raised."""
+    _, given = resource.getrlimit(kind)
+    if given != resource.RLIM_INFINITY:
+        lower, upper = min(lower, given), min(upper, given)
+    resource.setrlimit(kind, (lower, upper))
 
 
 def _render(request: dict[str, Any], longest: int) -> str:

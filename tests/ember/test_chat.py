@@ -156,6 +156,17 @@ def test_a_process_without_processor_time_is_given_up(monkeypatch: pytest.Monkey
         rendered("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}")
 
 
+def test_tighter_limits_of_the_user_are_kept() -> None:
+    """Limits of a shell or a batch system cannot be raised again, and need not be."""
+    program = (
+        "from ember.chat import ChatTemplate; "
+        "print(ChatTemplate('m', '{{ messages[0].content }}', {}).render([{'role': 'user', 'content': 'hi'}]))"
+    )
+    limited = f'ulimit -t 4; ulimit -f 0; ulimit -c 0; exec {sys.executable} -B -c "{program}"'
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("hi\n", "")
+
+
 def test_a_process_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "sandbox.py"
     broken.write_text("import no_such_jinja2")
