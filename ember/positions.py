@@ -23,6 +23,8 @@ class Position:
     """For `index` (from 0), `from_end` (0 is the last token) and `generated`: a step from 0, or ALL_STEPS."""
     part: SpanPart = "final"
     """For `span`: which of the span's tokens."""
+    occurrence: int = 0
+    """For `span`: which occurrence of the target's text, from 1; 0: the one that is the target."""
 
     @property
     def pooled(self) -> bool:

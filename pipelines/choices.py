@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from ember.errors import InputError
-from ember.positions import Position, resolve
+from ember.positions import Position, resolve, tokens_of_span
 from ember.sites import NO_LAYER, SITES
 from ember.work import Tokens
 from pipelines.config.selectors import (
@@ -20,7 +20,9 @@ from pipelines.config.selectors import (
 from pipelines.errors import ConfigError
 from pipelines.plan_checks import refusal
 from pipelines.settings import closest
+from pipelines.stimuli.drafts import occurrences
 from pipelines.stimuli.record import Stimulus
+from pipelines.tokenized import Offsets
 
 Found = TypeVar("Found")
 
@@ -35,6 +37,10 @@ class Sample(Protocol):
     @property
     def tokens(self) -> Tokens:
         """Token ids as fed."""
+
+    @property
+    def offsets(self) -> Offsets:
+        """[n, 2] byte range of each token in the prompt."""
 
     @property
     def span_tokens(self) -> tuple[int, int] | None:
@@ -154,4 +160,17 @@ def _written(said: str) -> Position:
 
 def tokens_at(position: Position, sample: Sample) -> tuple[int, ...]:
     """Token indices of a prompt that `position` selects; raises InputError if there is none."""
-    return resolve(position, len(sample.tokens), sample.span_tokens)
+    span = _span_of(position.occurrence, sample) if position.occurrence else sample.span_tokens
+    return resolve(position, len(sample.tokens), span)
+
+
+def _span_of(occurrence: int, sample: Sample) -> tuple[int, int]:
+    """Tokens of an occurrence, from 1, of the target's text; raises InputError if there is none."""
+    stimulus = sample.stimulus
+    if stimulus.target is None:
+        raise InputError("it has no target")
+    places = occurrences(stimulus.prompt.encode(), stimulus.target.text.encode())
+    if occurrence > len(places):
+        raise InputError(f"{stimulus.target.text!r} occurs {len(places)} times, not {occurrence}")
+    pairs = [(start, end) for start, end in sample.offsets.tolist()]
+    return tokens_of_span(pairs, *places[occurrence - 1])

@@ -127,6 +127,8 @@ def _captured(plan: Plan, unit: PlannedUnit) -> int:
     total = 0
     for capture in plan.captures:
         total += capture.rows_of(unit.start, unit.end) * len(capture.layers) * _width(plan, capture.site) * FLOAT
+    for act in plan.hooks.interventions:
+        total += act.rows_read(unit.start, unit.end) * _width(plan, act.site) * FLOAT
     return total
 
 

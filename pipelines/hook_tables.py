@@ -75,6 +75,7 @@ class CaptureReference:
     """A capture of the same run, by its place among the captures."""
 
     capture: int
+    name: str
     layer: int | None
     """None: the layer acted on."""
 
@@ -146,6 +147,12 @@ class InterventionTable:
             capture=capture,
             capture_layer=capture_layer,
         )
+
+    def rows_read(self, start: int, end: int) -> int:
+        """Rows of finished runs that samples [start, end) take, over all layers."""
+        if not isinstance(self.source, RowsOfRun):
+            return 0
+        return sum(len(self.layers[i]) * len(self.positions[i]) for i in range(start, end))
 
     @property
     def changes_nothing(self) -> bool:
@@ -232,7 +239,7 @@ def _encode_source(arrays: dict[str, NDArray[Any]], name: str, source: Source) -
         arrays[f"{name}_vector"] = source.values
         return {"kind": "vector", "layers": source.layers, "sha256": source.sha256}
     if isinstance(source, CaptureReference):
-        return {"kind": "capture", "capture": source.capture, "layer": source.layer}
+        return {"kind": "capture", "capture": source.capture, "name": source.name, "layer": source.layer}
     _put(arrays, f"{name}_parts", source.parts)
     _put(arrays, f"{name}_rows", source.rows)
     run = source.run
@@ -246,7 +253,7 @@ def _decode_source(arrays: Arrays, name: str, told: Mapping[str, Any] | None) ->
     if told["kind"] == "vector":
         return Vectors(arrays[f"{name}_vector"], tuple(told["layers"]), told["sha256"])
     if told["kind"] == "capture":
-        return CaptureReference(told["capture"], told["layer"])
+        return CaptureReference(told["capture"], told["name"], told["layer"])
     run = RunReference(**{**told["run"], "parts": tuple((path, sha256) for path, sha256 in told["run"]["parts"])})
     return RowsOfRun(run, told["layer"], _get(arrays, f"{name}_parts"), _get(arrays, f"{name}_rows"))
 

@@ -108,7 +108,7 @@ def source_record(source: Source) -> dict[str, Any] | None:
         named = {name: getattr(source.run, name) for name in ("semantic_hash", "input_hash", "capture", "site")}
         rows = sha256_of([ragged.values for ragged in (source.parts, source.rows)])
         return named | {"layer": source.layer, "rows_sha256": rows}
-    return {"capture_of_this_run": source.capture, "layer": source.layer}
+    return {"capture_of_this_run": source.name, "layer": source.layer}
 
 
 def _experiment(one: ExperimentTable) -> dict[str, Any]:
@@ -151,10 +151,12 @@ def _experiment_table(place: int, asked: ExperimentConfig, samples: Sequence[Sam
     return ExperimentTable(made.spec, dict(made.options), made.name, made.mutates, made.source_sha256, on)
 
 
-def hook_notes(plan: HookPlan) -> list[str]:
-    """Say what deserves a look in a hook plan: one line per matter."""
+def hook_notes(plan: HookPlan, *, scored: bool) -> list[str]:
+    """Say what deserves a look in a hook plan, where texts are `scored` or not: one line per matter."""
     notes = []
     for i, one in enumerate(plan.interventions):
         if one.changes_nothing:
             notes.append(f"hooks.intervene.{i} changes nothing: its strength is {one.strength:g}")
+        elif scored and len(one.steps.values):
+            notes.append(f"hooks.intervene.{i} acts on generated tokens, not on the texts that are scored")
     return notes

@@ -137,7 +137,7 @@ class Compiler:
             f"for which capture {capture.name!r}, the source of {key}, has no fitting rows",
             "capture one position, or those that are acted on",
         )
-        return CaptureReference(place, layer)
+        return CaptureReference(place, capture.name, layer)
 
     def _check_earlier(
         self, key: str, asked: InterveneConfig, capture: PlannedCapture, layer: int | None, acted: Acted

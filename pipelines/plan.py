@@ -196,7 +196,7 @@ def make_plan(config: "RunConfig") -> Plan:
     unit_rows, units = plan_units(prompts, config.engine.unit_rows, extra_rows(scores), private)
     notes = [*source.card.notes(), *source.tokenizer.warnings]
     notes += [*notes_on(ordered, source.tokenizer, parse_special=parse_special), *score_notes(config.score, scores)]
-    notes += hook_notes(hooks)
+    notes += hook_notes(hooks, scored=len(scores.merged) > 0)
     # The last token of all prompts, which notes_on compares, says more than their last character.
     notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
     special = special_ids(ordered, source.tokenizer)

@@ -51,8 +51,8 @@ class CaptureConfig(Settings):
     before_logits and after_logits."""
     position: PositionField = Field(default=Position(), json_schema_extra={"default": "last"})
     """`last`, `all`, `mean`, `{index: n}`, `{from_end: n}` (0 is the last token), `span` or
-    `{span: first|final|all|mean}` of the target's tokens, `generated` (every generated step) or `{generated: n}`
-    (one of them, from 0)."""
+    `{span: first|final|all|mean}` of the target's tokens (with `occurrence: n`, of the n-th place of its text, from 1),
+    `generated` (every generated step) or `{generated: n}` (one of them, from 0)."""
     observe: Observe | None = None
     """`before` or `after` what acts at the capture's own site: needed in a plan that intervenes."""
     where: WhereField = ()

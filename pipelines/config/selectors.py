@@ -6,7 +6,7 @@ An intervention may leave a choice to its stimuli: "{name}" stands for what the 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, TypeGuard, get_args
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
@@ -57,7 +57,8 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 _LAYERS: Final = "all, a list of layers such as [0, 5, -1] (-1 is the last), or {from: 2, to: 8}, both included"
 WORDS: Final[tuple[Literal["last", "all", "mean", "span"], ...]] = ("last", "all", "mean", "span")
 _POSITIONS: Final = (
-    "last, all, mean, {index: n}, {from_end: n}, span, {span: first|final|all|mean}, generated, or {generated: n}"
+    "last, all, mean, {index: n}, {from_end: n}, span, {span: first|final|all|mean, occurrence: n}, generated, "
+    "or {generated: n}"
 )
 _NUMBERED: Final[dict[str, Literal["index", "from_end", "generated"]]] = {
     "index": "index",
@@ -72,7 +73,7 @@ def read_label(given: Any) -> FromLabel | None:
     return FromLabel(found[1]) if found else None
 
 
-def _is_number(given: Any) -> bool:
+def _is_number(given: Any) -> TypeGuard[int]:
     return isinstance(given, int) and not isinstance(given, bool) and -MOST < given < MOST
 
 
@@ -88,7 +89,7 @@ def parse_layers(given: Any) -> LayerChoice:
         return _range(given)
     numbers = [_layer_number(n) for n in given] if isinstance(given, (list, tuple)) else []
     if not numbers or None in numbers:
-        raise refuse(f"found {show(given)}, expected {_LAYERS}")
+        raise refuse(f"found {show(given)}, expected {_LAYERS}{_unquoted(given)}")
     if len(set(numbers)) != len(numbers):
         raise refuse(f"found {show(given)}: a layer is listed twice")
     return tuple(n for n in numbers if n is not None)
@@ -104,9 +105,7 @@ def _range(given: dict[str, Any]) -> LayerRange:
 
 
 def _layer_number(given: Any) -> LayerNumber | None:
-    if isinstance(given, FromLabel) or _is_number(given):
-        return given  # type: ignore[no-any-return]
-    return read_label(given)
+    return given if isinstance(given, FromLabel) or _is_number(given) else read_label(given)
 
 
 def write_layers(layers: LayerChoice) -> Any:
@@ -145,22 +144,31 @@ def parse_position(given: Any) -> PositionChoice:
         raise refuse(
             f"found {show(given)}: index counts from 0; to count from the end use from_end (0 is the last token)"
         )
-    found = _mapped_position(given) if isinstance(given, dict) and len(given) == 1 else None
+    found = _mapped_position(given) if isinstance(given, dict) else None
     if found is None:
-        near = closest(given, [*KINDS]) if isinstance(given, str) else ""
+        near = closest(given, [*KINDS]) if isinstance(given, str) else _unquoted(given)
         raise refuse(f"found {show(given)}, expected {_POSITIONS}{near}")
     return found
 
 
 def _mapped_position(given: dict[str, Any]) -> PositionChoice | None:
-    ((kind, value),) = given.items()
-    if kind == "span" and value in get_args(SpanPart):
-        return Position("span", part=value)
-    if kind not in _NUMBERED:
+    if given.get("span") in get_args(SpanPart) and given.keys() <= {"span", "occurrence"}:
+        occurrence = given.get("occurrence", 0)
+        if not _is_number(occurrence) or occurrence < ("occurrence" in given):
+            return None
+        return Position("span", part=given["span"], occurrence=occurrence)
+    kind, value = next(iter(given.items()), ("", None))
+    if kind not in _NUMBERED or len(given) != 1:
         return None
     if (label := read_label(value)) is not None:
         return LabelledPosition(kind, label)
     return Position(_NUMBERED[kind], value) if _is_number(value) and value >= 0 else None
+
+
+def _unquoted(given: Any) -> str:
+    """Explain {name}, which YAML reads as a mapping unless it is quoted; empty for anything else."""
+    lone = isinstance(given, dict) and len(given) == 1 and [*given.values()] == [None]
+    return f'; to take it from a label put it in quotes: "{{{next(iter(given))}}}"' if lone else ""
 
 
 def write_position(position: PositionChoice) -> Any:
@@ -169,7 +177,9 @@ def write_position(position: PositionChoice) -> Any:
         return {position.kind: str(position.label)} if position.kind else str(position.label)
     if position.kind in _NUMBERED and position.value != ALL_STEPS:
         return {position.kind: position.value}
-    return {"span": position.part} if position.kind == "span" else position.kind
+    if position.kind != "span":
+        return position.kind
+    return {"span": position.part} | ({"occurrence": position.occurrence} if position.occurrence else {})
 
 
 def _no_labels(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -235,6 +245,7 @@ def _position_schema(*more: Any) -> Any:
         {"type": "object", "properties": {key: kind}, "required": [key], "additionalProperties": False}
         for key, kind in parts.items()
     ]
+    mappings[0]["properties"] = {"span": parts["span"], "occurrence": {"type": "integer", "minimum": 1}}
     return {"anyOf": [{"enum": [*WORDS, "generated"]}, *mappings, *more]}
 
 

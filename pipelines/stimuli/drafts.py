@@ -120,7 +120,7 @@ def find_target(draft: Draft) -> Target | None:
         return None
     if not draft.target:
         raise ConfigError("the target is empty, expected a text that occurs in the prompt")
-    places = draft.places or _occurrences(draft.prompt.encode(), draft.target.encode())
+    places = draft.places or occurrences(draft.prompt.encode(), draft.target.encode())
     if not places:
         raise ConfigError(f"the target {draft.target!r} does not occur in the prompt {draft.prompt!r}")
     chosen = draft.occurrence
@@ -135,7 +135,7 @@ def find_target(draft: Draft) -> Target | None:
     return Target(draft.target, start, end)
 
 
-def _occurrences(text: bytes, wanted: bytes) -> tuple[tuple[int, int], ...]:
+def occurrences(text: bytes, wanted: bytes) -> tuple[tuple[int, int], ...]:
     """Every place of `wanted`; valid UTF-8 never matches inside a character."""
     found: list[tuple[int, int]] = []
     at = text.find(wanted)

@@ -11,7 +11,7 @@ from ember.positions import Position
 from pipelines.choices import for_each, layers_of, position_of, selected, tokens_at
 from pipelines.config.selectors import parse_layers, parse_position, parse_where
 from pipelines.errors import ConfigError
-from pipelines.stimuli.record import Stimulus
+from pipelines.stimuli.record import Stimulus, Target
 
 
 @dataclass(frozen=True)
@@ -139,3 +139,25 @@ def test_all_that_cannot_are_named() -> None:
     assert for_each(samples, [True, False, True, False], choose, "p", "r") == {0: 0, 2: 20}
     with pytest.raises(ConfigError, match=r"^2 stimuli p: 's1' \(no 1\), 's3' \(no 3\); r$"):
         for_each(samples, [True] * 4, choose, "p", "r")
+
+
+def test_an_occurrence_of_the_target_is_found_in_the_bytes() -> None:
+    @dataclass(frozen=True)
+    class Twice(Sample):
+        @property
+        def stimulus(self) -> Stimulus:
+            return Stimulus(0, "s", "كتب ما كتب", {}, None, (), Target("كتب", 0, 6), None, "exact")
+
+        @property
+        def offsets(self) -> Any:
+            # a BOS, three words and the spaces between them
+            return np.array([(0, 0), (0, 6), (6, 7), (7, 11), (11, 12), (12, 18)], np.int32)
+
+    sample = Twice(n=6, span_tokens=(1, 2))
+    assert tokens_at(Position("span"), sample) == (1,)
+    assert tokens_at(Position("span", occurrence=1), sample) == (1,)
+    assert tokens_at(Position("span", part="all", occurrence=2), sample) == (5,)
+    with pytest.raises(InputError, match="'كتب' occurs 2 times, not 3"):
+        tokens_at(Position("span", occurrence=3), sample)
+    with pytest.raises(InputError, match="it has no target"):
+        tokens_at(Position("span", occurrence=1), Sample())

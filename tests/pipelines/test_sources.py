@@ -86,7 +86,7 @@ def test_the_only_capture_of_a_site_needs_no_name(source: SourceRun) -> None:
 @pytest.mark.parametrize(
     ("name", "site", "said"),
     [
-        (None, "after_layer", r"no single capture at after_layer; its captures of prompts: 'last' \(after_layer, last\)"),
+        (None, "after_layer", r"no single capture at after_layer; its captures of prompts: 'last' \(after_layer"),
         (None, "after_mlp", "no one capture at after_mlp"),
         ("lost", "after_mlp", "no capture 'lost'"),
     ],

@@ -64,7 +64,8 @@ def test_a_plan_is_written_down_as_it_was_read(load, hooks, write, tmp_path):
     config = load(
         hooks(
             """
-  capture: [{site: after_layer, layers: {from: 0, to: 1}, position: {generated: 1}, observe: after, where: {k: [b, a]}}]
+  capture:
+    - {site: after_layer, layers: {from: 0, to: 1}, position: {span: all, occurrence: 2}, observe: after, where: {k: a}}
   intervene:
     - {operation: add, site: after_mlp, layers: ["{l}", 0], position: {from_end: "{at}"}, source: {vector: v.npy}}
     - {operation: restore, site: after_mlp, layers: {from: "{a}", to: 3}, source: {run: base, position: {index: 2}}}
@@ -147,6 +148,16 @@ def test_where_files_lie_is_no_part_of_the_identity(load, hooks):
         ("{capture: [{site: after_mlp, position: generated}]}", "hooks.capture.0.position", "add `generate`"),
         ("{capture: [{site: after_mlp, layers: ['{l}']}]}", "hooks.capture.0.layers", "only interventions take them"),
         ("{capture: [{site: after_mlp, position: '{p}'}]}", "hooks.capture.0.position", "only interventions take them"),
+        (
+            "{intervene: [{operation: zero, site: after_mlp, layers: {l}}]}",
+            "hooks.intervene.0.layers",
+            'put it in quotes: "{l}"',
+        ),
+        (
+            "{intervene: [{operation: zero, site: after_mlp, layers: all, position: {at}}]}",
+            "hooks.intervene.0.position",
+            'put it in quotes: "{at}"',
+        ),
         ("{capture: [{site: after_mlp, layers: {from: 3, to: 2}}]}", "hooks.capture.0.layers", "which is empty"),
         ("{capture: [{site: after_mlp, layers: {from: 3}}]}", "hooks.capture.0.layers", "expected all, a list"),
         ("{capture: [{site: after_mlp, where: {}}]}", "hooks.capture.0.where", "expected a mapping"),

@@ -42,6 +42,7 @@ def test_configs_are_frozen_and_travel(load, minimal):
         ("span", Position("span", part="final")),
         ("{span: first}", Position("span", part="first")),
         ("{span: mean}", Position("span", part="mean")),
+        ("{span: all, occurrence: 2}", Position("span", part="all", occurrence=2)),
     ],
 )
 def test_positions(load, changed, written, position):
@@ -50,7 +51,21 @@ def test_positions(load, changed, written, position):
 
 
 @pytest.mark.parametrize(
-    "written", ["lst", "{index: -1}", "{index: true}", "{index: 1.0}", "{span: middle}", "{}", "[last]", "3", "null"]
+    "written",
+    [
+        "lst",
+        "{index: -1}",
+        "{index: true}",
+        "{index: 1.0}",
+        "{span: middle}",
+        "{occurrence: 1}",
+        "{span: all, occurrence: 0}",
+        "{span: all, x: 1}",
+        "{}",
+        "[last]",
+        "3",
+        "null",
+    ],
 )
 def test_positions_refused(problems, changed, written):
     (line,) = problems(changed("hooks", f"hooks: {{capture: [{{site: after_mlp, position: {written}}}]}}"))
