@@ -23,8 +23,8 @@ DECODED_BYTES: Final = 256 << 10
 """Decoded bytes of the rows that a type without kernel decodes at a time: they stay in the cache of a core."""
 LOGIT_BYTES: Final = 8 << 20
 """Bytes of logits that are shown at a time."""
-ALONE_BYTES: Final = 2 << 20
-"""Stored bytes of a weight that one thread multiplies by itself: waking another costs more."""
+ALONE: Final = 8_000_000
+"""Multiplications that one thread does by itself, in about 0.2 ms: waking another would cost too much of that."""
 
 Part = Callable[[int, int], None]
 
@@ -82,7 +82,7 @@ class PackedBackend(FastBackend):
             part = self._decoded_part(rows, weight, raw, out)
         else:
             part = partial(stored.kernel, raw, rows, out)
-        self._spread(part, end - first, len(raw))
+        self._spread(part, end - first, len(x) * weight.in_features * (end - first))
 
     def _stored(self, weight: Linear) -> Stored:
         key = (weight.info.name, weight.first_row)
@@ -93,9 +93,9 @@ class PackedBackend(FastBackend):
             self._known[key] = Stored(self.store.stored(weight), weight.info.row_bytes, kernel)
         return self._known[key]
 
-    def _spread(self, part: Part, n: int, size: int) -> None:
+    def _spread(self, part: Part, n: int, multiplications: int) -> None:
         """Do part(start, stop) for all of 0 … n - 1: this thread the first share, others theirs."""
-        if self._pool is None or size < ALONE_BYTES:
+        if self._pool is None or multiplications < ALONE:
             part(0, n)
             return
         share = -(-n // (4 * self.threads)) * 4

@@ -98,7 +98,7 @@ def backends(path, *threads):
 @pytest.mark.parametrize("quant", ["Q8_0", "Q5_0", "F16", "Q4_1"])
 def test_threads_slices_and_types_without_kernel_change_no_bit(tmp_path, monkeypatch, quant) -> None:
     path = tiny_llama(tmp_path / "m.gguf", seed=3, d=96, quant=quant, vocab=701)
-    monkeypatch.setattr("ember.engine.packed.ALONE_BYTES", 1)
+    monkeypatch.setattr("ember.engine.packed.ALONE", 1)
     monkeypatch.setattr("ember.engine.packed.DECODED_BYTES", 4 * 96 * 8)
     monkeypatch.setattr("ember.engine.packed.LOGIT_BYTES", 4 * 5 * 100)
     file, (one, three) = backends(path, 1, 3)
