@@ -76,9 +76,14 @@ def test_pieces_add_up_to_the_text_and_show_nothing_that_is_taken_back(
     assert "".join(piece for _, piece in told) == text
     assert [token for token, _ in told if token >= 0] == [*data, *([256] if ends else [])][:taken]
     assert not any(one in text for one in stop)
-    # the text is that of the bytes before the first stop text, wherever the tokens were cut
-    found = [at for at in (data.find(one.encode()) for one in stop) if at >= 0]
-    assert text == data[: min(found, default=len(data))].decode(errors="replace")
+    # the stop text that is whole first ends the text, also where another began before it
+    seen = next((data[:end] for end in range(len(data) + 1) if any(one.encode() in data[:end] for one in stop)), data)
+    found = [at for at in (seen.find(one.encode()) for one in stop) if at >= 0]
+    assert text == seen[: min(found, default=len(seen))].decode(errors="replace")
+
+
+def test_the_stop_text_that_is_whole_first_ends_the_text() -> None:
+    assert stream(b"a\na", ["a\na", "\n"])[0] == "a"
 
 
 @pytest.mark.parametrize("stop", ["text", [""], ["a", 1], [None]])
