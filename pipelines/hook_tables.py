@@ -46,6 +46,7 @@ class RunReference:
     directory: str
     semantic_hash: str
     input_hash: str
+    model_sha256: str
     capture: str
     site: str
     parts: tuple[tuple[str, str], ...]
@@ -243,7 +244,7 @@ def _encode_source(arrays: dict[str, NDArray[Any]], name: str, source: Source) -
     _put(arrays, f"{name}_parts", source.parts)
     _put(arrays, f"{name}_rows", source.rows)
     run = source.run
-    names = ("directory", "semantic_hash", "input_hash", "capture", "site", "parts")
+    names = ("directory", "semantic_hash", "input_hash", "model_sha256", "capture", "site", "parts")
     return {"kind": "run", "layer": source.layer, "run": {key: getattr(run, key) for key in names}}
 
 

@@ -3,9 +3,9 @@
 config.hooks + stimuli + tokens -> HookPlan -> the plan's file -> CaptureWork, InterventionWork, experiments of a unit
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -98,6 +98,9 @@ class HookPlan:
         }
 
 
+_OF_RUN: Final = ("semantic_hash", "input_hash", "model_sha256", "capture", "site")
+
+
 def source_record(source: Source) -> dict[str, Any] | None:
     """Say what a source holds, not where it lies."""
     if source is None:
@@ -105,7 +108,7 @@ def source_record(source: Source) -> dict[str, Any] | None:
     if isinstance(source, Vectors):
         return {"vector_sha256": source.sha256, "layers": list(source.layers)}
     if isinstance(source, RowsOfRun):
-        named = {name: getattr(source.run, name) for name in ("semantic_hash", "input_hash", "capture", "site")}
+        named = {name: getattr(source.run, name) for name in _OF_RUN}
         rows = sha256_of([ragged.values for ragged in (source.parts, source.rows)])
         return named | {"layer": source.layer, "rows_sha256": rows}
     return {"capture_of_this_run": source.name, "layer": source.layer}
@@ -121,10 +124,13 @@ def _experiment(one: ExperimentTable) -> dict[str, Any]:
     }
 
 
-def plan_hooks(config: HooksConfig, samples: Sequence[Sample], card: ModelCard, max_tokens: int) -> HookPlan:
+def plan_hooks(
+    config: HooksConfig, samples: Sequence[Sample], card: ModelCard, max_tokens: int, model_sha256: Callable[[], str]
+) -> HookPlan:
     """Compile the hooks of a run.
 
-    `max_tokens` are those generated after each prompt at most. Raises ConfigError for what cannot be, by key and by the
+    `max_tokens` are those generated after each prompt at most; `model_sha256` is only asked where rows come from
+    another run. Raises ConfigError for what cannot be, by key and by the
     ids of stimuli; VerifyError for a damaged source run.
     """
     experiments = tuple(_experiment_table(i, one, samples) for i, one in enumerate(config.experiment))
@@ -136,7 +142,7 @@ def plan_hooks(config: HooksConfig, samples: Sequence[Sample], card: ModelCard, 
             "write `observe: before` or `observe: after`"
         )
     captures = tuple(plan_capture(i, one, samples, card, max_tokens) for i, one in enumerate(config.capture))
-    compiler = Compiler(samples, card, captures, max_tokens)
+    compiler = Compiler(samples, card, captures, max_tokens, model_sha256)
     interventions = tuple(compiler.table(i, one) for i, one in enumerate(config.intervene))
     return HookPlan(captures, interventions, experiments)
 
@@ -151,7 +157,7 @@ def _experiment_table(place: int, asked: ExperimentConfig, samples: Sequence[Sam
     return ExperimentTable(made.spec, dict(made.options), made.name, made.mutates, made.source_sha256, on)
 
 
-def hook_notes(plan: HookPlan, *, scored: bool) -> list[str]:
+def hook_notes(plan: HookPlan, model_sha256: Callable[[], str], *, scored: bool) -> list[str]:
     """Say what deserves a look in a hook plan, where texts are `scored` or not: one line per matter."""
     notes = []
     for i, one in enumerate(plan.interventions):
@@ -159,4 +165,6 @@ def hook_notes(plan: HookPlan, *, scored: bool) -> list[str]:
             notes.append(f"hooks.intervene.{i} changes nothing: its strength is {one.strength:g}")
         elif scored and len(one.steps.values):
             notes.append(f"hooks.intervene.{i} acts on generated tokens, not on the texts that are scored")
+        if isinstance(one.source, RowsOfRun) and one.source.run.model_sha256 != model_sha256():
+            notes.append(f"hooks.intervene.{i}: the rows of its source come from another model")
     return notes

@@ -3,7 +3,7 @@
 Whatever cannot be is refused here, in the client and by the stimulus's id, never in a worker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,7 @@ class Compiler:
     card: ModelCard
     captures: Sequence[PlannedCapture]
     max_tokens: int
+    model_sha256: Callable[[], str]
     runs: dict[str, SourceRun] = field(default_factory=dict)
     """Finished runs that serve as sources, each verified once."""
 
@@ -159,15 +160,14 @@ class Compiler:
         run = self.runs[source.run]
         try:
             capture = run.capture(source.capture, asked.site)
+            if asked.operation == "restore":
+                self._check_restore(asked, capture, run)
+            layer = _run_layer(source, capture, acted, run.n_layers)
         except InputError as error:
             raise ConfigError(f"{key}: {error}") from error
-        if asked.operation == "restore" and capture.site != asked.site:
-            raise ConfigError(f"{key}: restore acts at {asked.site}, but {capture.name!r} was taken at {capture.site}")
         if capture.width != (needed := self._width(asked.site)):
             said = f"rows of {capture.name!r} have {capture.width} numbers, {asked.site} has {needed}"
             raise ConfigError(f"{key}: {said}")
-        layer = None if source.layer == SAME else int(source.layer)
-        layer = _run_layer(key, layer, capture.name, capture.layers, acted, int(run.manifest.origin.model["n_layers"]))
         found = for_each(
             self.samples,
             [i in acted.positions for i in range(len(self.samples))],
@@ -178,6 +178,15 @@ class Compiler:
         samples = range(len(self.samples))
         parts, rows = (Ragged.of([found.get(i, ((), ()))[k] for i in samples]) for k in (0, 1))
         return RowsOfRun(run.reference(capture), layer, parts, rows)
+
+    def _check_restore(self, asked: InterveneConfig, capture: CaptureRecord, run: SourceRun) -> None:
+        if capture.site != asked.site:
+            raise InputError(f"restore acts at {asked.site}, but {capture.name!r} was taken at {capture.site}")
+        if run.manifest.inputs.model_sha256 != self.model_sha256():
+            raise InputError(
+                f"{run.directory} was made with another model, so there is nothing to put back; "
+                "use replace if that is meant"
+            )
 
     def _rows(
         self, run: SourceRun, source: RunSource, capture: CaptureRecord, i: int, at: tuple[int, ...]
@@ -210,20 +219,19 @@ def _source_layer(key: str, layer: int | None, capture: PlannedCapture, n_layers
     return layer % n_layers
 
 
-def _run_layer(
-    key: str, layer: int | None, name: str, layers: Sequence[int], acted: Acted, n_layers: int
-) -> int | None:
-    """Layer of a finished run's capture that serves as source; None: the layer acted on."""
-    if layers == (NO_LAYER,):
+def _run_layer(source: RunSource, capture: CaptureRecord, acted: Acted, n_layers: int) -> int | None:
+    """Layer of a finished run's capture that serves as source; None: the layer acted on. Raises InputError."""
+    if capture.layers == (NO_LAYER,):
         return NO_LAYER
-    if layer is not None:
-        needed = {layer + n_layers if layer < 0 else layer}
+    asked = None if source.layer == SAME else int(source.layer)
+    if asked is None:
+        needed = {layer for found in acted.layers.values() for layer in found}
     else:
-        needed = {here for found in acted.layers.values() for here in found}
-    absent = sorted(needed - {*layers})
+        needed = {asked + n_layers if asked < 0 else asked}
+    absent = sorted(needed - {*capture.layers})
     if absent:
-        raise ConfigError(f"{key}: capture {name!r} has no layer {absent[0]}; it has {[*layers]}")
-    return None if layer is None else needed.pop()
+        raise InputError(f"capture {capture.name!r} has no layer {absent[0]}; it has {[*capture.layers]}")
+    return None if asked is None else needed.pop()
 
 
 def _check_count(capture: PlannedCapture, sample: int, acted: int) -> None:

@@ -189,14 +189,14 @@ def make_plan(config: "RunConfig") -> Plan:
     refuse_unfit(tokenized, source.card, max_tokens)
     ordered = [tokenized[i] for i in plan_order([t.tokens for t in tokenized])]
     samples = tuple(PlannedSample(i, t.stimulus, t.tokens, t.offsets, t.span_tokens) for i, t in enumerate(ordered))
-    hooks = plan_hooks(config.hooks, samples, source.card, max_tokens)
+    hooks = plan_hooks(config.hooks, samples, source.card, max_tokens, source.file.sha256)
     scores = plan_scores(config.score, ordered, source.tokenizer, source.card, parse_special=parse_special)
     prompts = [sample.tokens for sample in samples]
     private = hooks.private_from([len(prompt) for prompt in prompts])
     unit_rows, units = plan_units(prompts, config.engine.unit_rows, extra_rows(scores), private)
     notes = [*source.card.notes(), *source.tokenizer.warnings]
     notes += [*notes_on(ordered, source.tokenizer, parse_special=parse_special), *score_notes(config.score, scores)]
-    notes += hook_notes(hooks, scored=len(scores.merged) > 0)
+    notes += hook_notes(hooks, source.file.sha256, scored=len(scores.merged) > 0)
     # The last token of all prompts, which notes_on compares, says more than their last character.
     notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
     special = special_ids(ordered, source.tokenizer)

@@ -89,6 +89,14 @@ class SourceRun:
         wanted = f"capture {name!r}" if name else f"{'one' if not found else 'single'} capture at {site}"
         raise InputError(f"{self.directory} has no {wanted}; its captures of prompts: {offered}")
 
+    @property
+    def n_layers(self) -> int:
+        """Layers of its model. Raises InputError where the manifest does not say, which no file contradicts."""
+        found = self.manifest.origin.model.get("n_layers")
+        if not isinstance(found, int) or isinstance(found, bool):
+            raise InputError(f"the manifest of {self.directory} does not say how many layers its model has")
+        return found
+
     def reference(self, capture: CaptureRecord) -> RunReference:
         """Return what workers need to read rows of `capture`."""
         parts = tuple((part.path, part.sha256) for part in self.manifest.parts_of(capture.table))
@@ -96,6 +104,7 @@ class SourceRun:
             str(self.directory.absolute()),
             self.manifest.semantic_hash,
             self.manifest.input_hash,
+            self.manifest.inputs.model_sha256,
             capture.name,
             capture.site,
             parts,

@@ -53,7 +53,7 @@ class Rig:
     def run(self, acts: list[dict[str, Any]]) -> UnitResult:
         """Run the unit with interventions."""
         config = HooksConfig.model_validate({"capture": CAPTURES, "intervene": acts})
-        hooks = plan_hooks(config, self.plan.samples, self.plan.source.card, self.plan.max_tokens)
+        hooks = plan_hooks(config, self.plan.samples, self.plan.source.card, self.plan.max_tokens, str)
         units = replace(self.units, interventions=hooks.interventions)
         return self.model.run_unit(units.work(0, len(NAMES), 256))
 

@@ -18,16 +18,19 @@ import pytest
 import ember
 import pipelines
 from ember.models import llama
+from ember.sites import SITES
 from pipelines.config import load_config
 from pipelines.content import hash_file
 from pipelines.errors import ConfigError, IdentityError, VerifyError
 from pipelines.manifest import build_manifest, read_manifest, write_manifest
 from pipelines.placing import sha256_file
+from pipelines.plan import make_plan
 from pipelines.reading import Run
 from pipelines.running import run
 from pipelines.verify import check, verify
 from tests.faults.rig import ROOT, failures, manifest, tables
 from tests.foundry.hook_runs import CAPTURE, LABELS, PROMPTS, ZERO, make, same
+from tests.foundry.tiny import tiny_llama
 
 
 @pytest.fixture(scope="module")
@@ -368,6 +371,49 @@ def test_findings_that_json_cannot_say_fail_their_prompt(folder: Path, baseline:
     assert all(one["detail"].startswith("experiment 'picky' failed in results: not JSON: ") for one in failures(found))
     assert verify(found).sound
     assert set(pipelines.load(found, partial=True).generations["stimulus_id"].to_pylist()) == {"a", "c", "e"}
+
+
+# --- other models and sites ------------------------------------------------------------------------------------------
+
+
+def test_rows_of_another_model_are_noted_and_nothing_to_put_back(folder: Path, tmp_path: Path) -> None:
+    tiny_llama(tmp_path / "tiny.gguf", n_layers=3, context=256)
+    hooks: dict[str, Any] = {"capture": [{"site": "after_layer", "position": "all"}]}
+    common: dict[str, Any] = {"generate": None, "guard": {"allow_chance": True}}
+    make(tmp_path, "other", hooks, model={"path": str(tmp_path / "tiny.gguf")}, **common)
+    tiny_llama(tmp_path / "tiny.gguf", n_layers=3, context=256, add_bos=True)
+    act = {"operation": "restore", "site": "after_layer", "layers": [0], "source": {"run": str(tmp_path / "other")}}
+    look = [{"site": "after_layer", "layers": [0], "observe": "after"}]
+    with pytest.raises(ConfigError, match="was made with another model, so there is nothing to put back; use replace"):
+        make(
+            tmp_path, "a", {"capture": look, "intervene": [act]}, model={"path": str(tmp_path / "tiny.gguf")}, **common
+        )
+    act |= {"operation": "replace", "source": act["source"] | {"position": "last"}}  # type: ignore[operator]
+    name = make(
+        tmp_path, "b", {"capture": look, "intervene": [act]}, model={"path": str(tmp_path / "tiny.gguf")}, **common
+    )
+    notes = make_plan(load_config(tmp_path / "b.yaml")).notes
+    assert "hooks.intervene.0: the rows of its source come from another model" in notes
+    told = manifest(name)["hooks"]["interventions"][0]["source"]
+    assert told["model_sha256"] == manifest(tmp_path / "other")["model_sha256"] != manifest(name)["model_sha256"]
+
+
+@pytest.mark.parametrize("site", sorted(SITES))
+def test_steps_of_every_site(folder: Path, tmp_path: Path, site: str) -> None:
+    capture = {"name": "steps", "site": site, "position": "generated"} | (
+        {"layers": [1]} if SITES[site].per_layer else {}
+    )
+    loaded = pipelines.load(make(tmp_path, "steps", {"capture": [capture]}))
+    layer = 1 if SITES[site].per_layer else None
+    rows = loaded.rows(site=site, layer=layer, step=None).to_pylist()
+    values = loaded.matrix(site=site, layer=layer, step=None)
+    generated = {row["stimulus_id"]: row["token_ids"] for row in loaded.generations.to_pylist()}
+    with ember.open("builtin:sarf-nano", threads=1) as model:
+        for row, value in list(zip(rows, values, strict=True))[::5]:
+            prompt = model.tokenizer.encode(PROMPTS[row["stimulus_id"]]).ids
+            fed = [*prompt, *generated[row["stimulus_id"]][: row["step"] + 1]]
+            found = model.capture(tokens=[fed], site=site, layers="all" if layer is None else [layer])[site]
+            np.testing.assert_allclose(value, found.reshape(-1), rtol=1e-4, atol=2e-3)
 
 
 # --- sources and identity ---------------------------------------------------------------------------------------------

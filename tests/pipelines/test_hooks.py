@@ -349,6 +349,6 @@ def test_the_unit_file_gives_back_interventions(tmp_path: Path) -> None:
 
 def test_compiling_needs_no_file(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, {"experiment": ["activation_stats"]})
-    empty = plan_hooks(HooksConfig(), plan.samples, plan.source.card, 0)
+    empty = plan_hooks(HooksConfig(), plan.samples, plan.source.card, 0, str)
     assert empty == HookPlan(())
     assert empty.private_from([3, 4, 5]) is None
