@@ -94,7 +94,8 @@ def draw_figure(trace: Path, out: Path) -> None:
     caption = (
         "sarf-nano, 24 pairs. Each cell: the state of the clean prompt that enters one layer at one token, put back "
         "into the corrupt prompt; how much of the difference in the log-probability of the clean form comes back, in "
-        "%. Bold: where the two prompts of some pair differ. Prompts are read from right to left."
+        "%. Column all: all tokens at once. Bold: where the two prompts of some pair differ. Prompts are read "
+        "from right to left."
     )
     panels = [panel for panel in average(read_effects(trace / "effects.parquet")) if panel.site == "before_layer"]
     figure = draw(panels, "", caption, right_to_left=True)

@@ -1,5 +1,6 @@
 """What a causal trace's file may say: pairs of prompts, where to patch, and what every run needs besides."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -15,7 +16,7 @@ from pipelines.settings import InputPath, Listed, Name, Settings, Word, refuse, 
 from pipelines.yaml_core import Problem, load_yaml
 
 SCHEMA: Final = "ember.causal-trace/v1"
-RESERVED: Final = ("text", "last")
+RESERVED: Final = re.compile(r"text|last|all|(after|inside) .*")
 """Names of roles that tokens get without being told."""
 
 
@@ -46,8 +47,8 @@ class PairConfig(Settings):
     @model_validator(mode="after")
     def _roles_occur(self) -> Self:
         for name, text in self.roles.items():
-            if name in RESERVED:
-                raise refuse(f"found {name!r} as a part's name, which tokens outside all parts have: choose another")
+            if RESERVED.fullmatch(name):
+                raise refuse(f"found {name!r} as a part's name, which Ember gives of its own accord: choose another")
             times = self.clean.count(text) if text else 0
             if times != 1:
                 raise refuse(

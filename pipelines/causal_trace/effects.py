@@ -102,8 +102,8 @@ def find_effects(
         clean, corrupt = (baseline[stimulus_id(pair.name, side)] for side in (CLEAN, CORRUPT))
         for site in sites:
             for layer in layers:
-                for place in pair.places:
-                    found = patched.get(patch_id(pair.name, site, layer, place.position))
+                for place in pair.patches:
+                    found = patched.get(patch_id(pair.name, site, layer, place))
                     if found is not None:
                         told = (pair.name, pair.config.group, site, layer, place, clean, corrupt, found)
                         effects.append(Effect(*told))
@@ -127,7 +127,9 @@ def _panel(group: str, site: str, effects: list[Effect]) -> Panel:
         key = (effect.place.role, effect.place.role_index)
         places.setdefault(key, {})[effect.pair] = effect.place
         cells.setdefault((effect.layer, key), []).append(effect)
-    order = sorted(places, key=lambda key: _mean(place.position for place in places[key].values()))
+    # All tokens at once stand behind the last one.
+    where = {key: _mean(place.position for place in found.values()) for key, found in places.items()}
+    order = sorted(places, key=lambda key: (where[key] < 0, where[key]))
     return Panel(
         group=group,
         site=site,

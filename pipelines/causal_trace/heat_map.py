@@ -17,6 +17,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from pipelines.causal_trace.effects import Column, Panel
+from pipelines.causal_trace.pairs import EVERYWHERE
 
 COLOURS: Final = "PuOr_r"
 """Diverging, and told apart by colour-blind readers: orange where the answer became likelier, violet where less."""
@@ -89,6 +90,8 @@ def _panel(axis: Axes, panel: Panel, norm: TwoSlopeNorm, *, right_to_left: bool)
     for tick, column in zip(axis.get_xticklabels(), panel.columns, strict=True):
         tick.set_fontweight("bold" if column.changed else "normal")
     axis.tick_params(length=2)
+    if panel.columns[-1].role == EVERYWHERE.role:
+        axis.axvline(len(panel.columns) - 1.5, color="0.4", linewidth=0.8)
     named = f"{panel.group}: " if panel.group else ""
     pairs = f"{panel.pairs} pair{'s' * (panel.pairs > 1)}"
     axis.set_title(f"{named}{panel.site}, {pairs}, {panel.gap:.2f} nats from corrupt to clean", fontsize=8.5)
@@ -108,7 +111,12 @@ def _write_numbers(axis: Axes, values: np.ndarray, norm: TwoSlopeNorm) -> None:
 
 
 def column_label(column: Column) -> str:
-    """Say what stands in a column: the token, where all pairs have the same, else the part and the place in it."""
+    """Say what stands in a column: the token, where all pairs have the same, else the part and the place in it.
+
+    All tokens at once are `all`.
+    """
+    if column.role == EVERYWHERE.role:
+        return EVERYWHERE.label
     if not column.token:
         return f"{column.role} {column.role_index + 1}"
     text = column.token.strip()

@@ -22,10 +22,10 @@ MORE: Final = ("group",)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A token of a pair's corrupt prompt, with the clean token that stands for it."""
+    """A token of a pair's corrupt prompt, with the clean token that stands for it; or EVERYWHERE."""
 
     position: int
-    """In the corrupt prompt, from 0."""
+    """In the corrupt prompt, from 0; -1 for all tokens at once, as the four numbers below."""
     clean_position: int
     from_end: int
     """The same place counted from the end; 0 is the last token."""
@@ -34,7 +34,7 @@ class Place:
     clean_token: str
     role: str
     """Name of the part of the prompt; `text` before the first part, `after <part>` behind one, `inside <part>` for
-    white space in it, `last`."""
+    white space in it, `last`; `all` for all tokens at once."""
     role_index: int
     """Place among the tokens of this role, from 0."""
 
@@ -42,6 +42,15 @@ class Place:
     def changed(self) -> bool:
         """Whether the two prompts have other tokens here."""
         return self.token != self.clean_token
+
+    @property
+    def label(self) -> str:
+        """The position as the second run's stimuli give it."""
+        return "all" if self == EVERYWHERE else str(self.position)
+
+
+EVERYWHERE: Final = Place(-1, -1, -1, -1, "", "", "all", 0)
+"""All tokens at once: what they hold together may be more than what each of them holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,11 @@ class Pair:
     def name(self) -> str:
         """The pair's name."""
         return self.config.pair
+
+    @property
+    def patches(self) -> tuple[Place, ...]:
+        """Places that are patched, one after the other; all at once only where the prompts have equally many tokens."""
+        return (*self.places, EVERYWHERE) if self.equal_length else self.places
 
     @property
     def equal_length(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pipelines.causal_trace.config import PairConfig, TraceConfig
-from pipelines.causal_trace.pairs import CLEAN, CORRUPT, Pair, stimulus_id
+from pipelines.causal_trace.pairs import CLEAN, CORRUPT, Pair, Place, stimulus_id
 from pipelines.config import RunConfig
 from pipelines.config.models import SCHEMA
 
@@ -39,7 +39,10 @@ def baseline_config(trace: TraceConfig, pairs: Sequence[PairConfig]) -> RunConfi
 
 
 def patched_config(trace: TraceConfig, pairs: Sequence[Pair]) -> RunConfig:
-    """Return the run of one corrupt prompt for each pair, site, layer and place, with that state put back."""
+    """Return the run of one corrupt prompt for each pair, site, layer and place, with that state put back.
+
+    And one for each pair, site and layer with all states of the layer put back.
+    """
     file = str((trace.output.path / PATCHES).resolve())
     stimuli = {"file": file, "columns": {"labels": list(LABELS)}, "allow_leaks": True}
     return _config(trace, PATCHED, stimuli, {"intervene": [*_interventions(trace, pairs)]})
@@ -69,7 +72,7 @@ def _interventions(trace: TraceConfig, pairs: Sequence[Pair]) -> Iterator[dict[s
         base = {"operation": "restore", "site": site, "layers": ["{layer}"]}
         origin = source | {"capture": site}
         if equal:
-            yield base | {"position": {"index": "{position}"}, "source": origin, "where": {"patch": site}}
+            yield base | {"position": "{position}", "source": origin, "where": {"patch": site}}
         for back in backs:
             place = {"position": {"from_end": back}}
             yield base | place | {"source": origin | place, "where": {"patch": _from_end(site, back)}}
@@ -88,9 +91,9 @@ def _from_end(site: str, back: int) -> str:
     return f"{site} {back} from the end"
 
 
-def patch_id(pair: str, site: str, layer: int, position: int) -> str:
+def patch_id(pair: str, site: str, layer: int, place: Place) -> str:
     """Id of a patch in the second run."""
-    return f"{pair}/{site}/{layer}/{position}"
+    return f"{pair}/{site}/{layer}/{place.label}"
 
 
 def control_id(pair: str) -> str:
@@ -103,15 +106,14 @@ def patch_lines(trace: TraceConfig, pairs: Sequence[Pair], layers: Sequence[int]
     for pair in pairs:
         for site in trace.sites:
             for layer in layers:
-                for place in pair.places:
+                for place in pair.patches:
                     patch = site if pair.equal_length else _from_end(site, place.from_end)
-                    name = patch_id(pair.name, site, layer, place.position)
-                    yield _line(pair, name, patch, layer, place.position)
+                    yield _line(pair, patch_id(pair.name, site, layer, place), patch, str(layer), place.label)
         if pair.equal_length:
             yield _line(pair, control_id(pair.name), CONTROL, "all", "all")
 
 
-def _line(pair: Pair, name: str, patch: str, layer: int | str, position: int | str) -> str:
+def _line(pair: Pair, name: str, patch: str, layer: str, position: str) -> str:
     labels = (pair.name, patch, stimulus_id(pair.name, CLEAN), layer, position)
     told = {"id": name, "prompt": pair.config.corrupt, "expected": pair.config.expected}
     return json.dumps(told | dict(zip(LABELS, labels, strict=True)), ensure_ascii=False) + "\n"

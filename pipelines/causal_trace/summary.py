@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pipelines.canonical import plain
 from pipelines.causal_trace.effects import Column, Control, Effect, Panel
+from pipelines.causal_trace.pairs import EVERYWHERE
 
 EXIT_PARTIAL: Final = 3
 STRONGEST: Final = 3
@@ -107,7 +108,7 @@ def _panel(panel: Panel) -> Iterator[str]:
         (cell.recovery, layer, column)
         for layer, row in zip(panel.layers, panel.cells, strict=True)
         for column, cell in zip(panel.columns, row, strict=True)
-        if math.isfinite(cell.recovery)
+        if math.isfinite(cell.recovery) and column.role != EVERYWHERE.role
     ]
     most = "most comes back at" if cells else "nothing to come back"
     yield f"{named}{panel.site}: {pairs}, {panel.gap:.3f} nats from corrupt to clean; {most}"

@@ -116,7 +116,8 @@ def _draw(config: TraceConfig, pairs: Sequence[Pair], panels: Sequence[Panel]) -
     caption = (
         "Each cell: one state of the clean prompt's evaluation put back into the evaluation of the corrupt prompt, at "
         "one layer and one token; by how much that raises the log-probability of the clean answer, in % of the "
-        "difference between the two prompts (sums over pairs). Bold: tokens in which the prompts differ."
+        "difference between the two prompts (sums over pairs). Column all: all tokens at "
+        "once. Bold: tokens in which the prompts differ."
     )
     rtl = reads_right_to_left([pair.config.clean for pair in pairs])
     side = " Prompts are read from right to left." if rtl else ""

@@ -28,7 +28,7 @@ from pipelines.causal_trace.config import SCHEMA, PairConfig
 from pipelines.causal_trace.effects import Cell, Column, Effect, Panel, average
 from pipelines.causal_trace.effects_table import effects_parquet, read_effects
 from pipelines.causal_trace.heat_map import column_label, draw, picture
-from pipelines.causal_trace.pairs import Place, align_pairs, read_pairs
+from pipelines.causal_trace.pairs import EVERYWHERE, Place, align_pairs, read_pairs
 from pipelines.causal_trace.runs import baseline_config, patch_id
 from pipelines.causal_trace.tracing import reads_right_to_left
 from pipelines.cli.main import pipeline
@@ -77,9 +77,9 @@ def test_both_runs_are_sound_and_hold_what_was_asked(traced: tuple[Path, Any]) -
         "after_mlp": ("after_mlp", (0, 1, 2, 3, 4)),
         "control": ("before_layer", (0, 1, 2, 3, 4)),
     }
-    assert len(patched.stimuli) == 3 * (2 * 5 * 12 + 1)
+    assert len(patched.stimuli) == 3 * (2 * 5 * 13 + 1)
     assert len(patched.manifest.parts_of("generations")) < 12  # many patches in a unit
-    assert (summary.pairs, summary.patches, summary.failed, summary.exit_status) == (3, 360, 0, 0)
+    assert (summary.pairs, summary.patches, summary.failed, summary.exit_status) == (3, 390, 0, 0)
     assert summary.control["pairs"] == 3
     assert summary.control["max_difference"] < 1e-5
 
@@ -110,16 +110,30 @@ def test_effects_are_those_of_the_engine_acted_on_by_hand(traced: tuple[Path, An
         )
 
 
+def restored_everywhere(model: ember.Model, site: str, layer: int) -> float:
+    rows = model.capture([SWAP["clean"]], site=site, layers=[layer], position="all")[site]
+    corrupt = np.array(model.tokenizer.encode_ids([SWAP["corrupt"]])[0], np.int32)
+    answer = tuple(model.tokenizer.encode_ids([SWAP["clean"] + SWAP["expected"]])[0][len(corrupt) :])
+    act = InterventionWork(
+        "replace", site, (layer,), (tuple(range(len(corrupt))),), rows=rows.reshape(1, len(rows), -1)
+    )
+    unit = UnitWork((corrupt,), continuations=(Continuation(0, answer),), interventions=(act,))
+    return sum(model.run_unit(unit).scores[0].log_probabilities)
+
+
 def test_what_must_come_back_does_and_what_is_the_same_does_nothing(traced: tuple[Path, Any]) -> None:
     folder, summary = traced
     effects = read_effects(folder / "effects.parquet")
     same = [e for e in effects if e.pair == "same"]
-    assert len(same) == 120
+    assert len(same) == 130
     assert all(abs(e.effect) < 1e-6 for e in same)
     # An answer of one token hangs on the last state alone.
     (last,) = [e for e in effects if (e.pair, e.site, e.layer, e.place.from_end) == ("one token", "after_layer", 4, 0)]
     assert last.patched == pytest.approx(last.clean, abs=1e-6)
     assert abs(last.clean - last.corrupt) > 0.1
+    (everywhere,) = [e for e in effects if (e.pair, e.site, e.layer, e.place) == ("كتب", "after_layer", 3, EVERYWHERE)]
+    wanted = restored_everywhere(ember.open("builtin:sarf-nano"), "after_layer", 3)
+    assert everywhere.patched == pytest.approx(wanted, rel=2e-6, abs=1e-5)
     assert summary.control["max_difference"] < 1e-5
 
 
@@ -222,10 +236,10 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     record = json.loads(done.stdout)
     assert record == json.loads((tmp_path / "out/summary.json").read_bytes())
-    assert record["patches"] == 12
+    assert record["patches"] == 13
     assert record["panels"][0]["layers"] == [4]
     words = CliRunner().invoke(pipeline, ["causal-trace", str(path), "--serial"])
-    assert "1 pair, 12 patches" in words.stdout
+    assert "1 pair, 13 patches" in words.stdout
     compared = CliRunner().invoke(pipeline, ["compare", str(tmp_path / "out/baseline"), str(tmp_path / "out/baseline")])
     assert "score       expected_log_probability: 2 of 2 the same" in compared.stdout
 
@@ -257,10 +271,10 @@ def open_breaking_baseline(*_: Any, **__: Any) -> Any:
 def test_patches_that_fail_are_left_out_and_counted(tmp_path: Path) -> None:
     config = trace_config(tmp_path, [SWAP, LETTER], layers=[1])
     summary = run_trace(config, scheduler="serial", opener="tests.pipelines.test_causal_trace:open_breaking_patches")
-    assert (summary.pairs, summary.patches, summary.failed, summary.exit_status) == (1, 12, 13, 3)
+    assert (summary.pairs, summary.patches, summary.failed, summary.exit_status) == (1, 13, 14, 3)
     assert {e.pair for e in read_effects(config.output.path / "effects.parquet")} == {"one token"}
-    assert "12 patches, 13 failed" in summary.lines()[0]
-    assert len((config.output.path / "patched/failures.jsonl").read_text().splitlines()) == 13
+    assert "13 patches, 14 failed" in summary.lines()[0]
+    assert len((config.output.path / "patched/failures.jsonl").read_text().splitlines()) == 14
 
 
 def test_a_baseline_with_failures_ends_the_trace(tmp_path: Path) -> None:
@@ -326,7 +340,7 @@ def test_prompts_of_unequal_length_are_refused_with_both_lists(tmp_path: Path) -
 
 def test_prompts_of_unequal_length_can_be_aligned_at_the_end(tmp_path: Path) -> None:
     summary = run_serial(trace_config(tmp_path, [SAME, LONGER], align="end", layers=[4]))
-    assert summary.patches == 24
+    assert summary.patches == 25
     assert len(summary.controls) == 1  # only where everything can be put back
     effects = [e for e in read_effects(tmp_path / "trace/effects.parquet") if e.pair == "كتب"]
     assert [(e.place.position, e.place.clean_position, e.place.from_end) for e in effects] == [
@@ -347,6 +361,7 @@ def test_prompts_of_unequal_length_can_be_aligned_at_the_end(tmp_path: Path) -> 
             "occurs 0 times",
         ),
         ({"pairs": {"items": [SWAP | {"roles": {"last": ":"}}]}}, "choose another"),
+        ({"pairs": {"items": [SWAP | {"roles": {"after root": ":"}}]}}, "choose another"),
         ({"pairs": {"items": [SWAP], "file": "x.csv"}}, "exactly one of the keys items and file"),
         ({"sites": ["after_logits"]}, "only sites of layers can be traced"),
         ({"sites": ["after_layer", "after_layer"]}, "listed twice"),
@@ -446,6 +461,7 @@ def test_effects_survive_their_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("token", "role", "label"),
     [
+        ("", "all", "all"),
         (" الجذر", "text", "الجذر"),
         (" ", "text", "␣"),
         ("َ", "text", "ـَ"),
@@ -484,7 +500,9 @@ def test_direction_of_reading() -> None:
 
 
 def test_ids_of_patches_say_where() -> None:
-    assert patch_id("كتب", "after_layer", 3, 11) == "كتب/after_layer/3/11"
+    place = effect("a", 0, 10, -1.0).place
+    assert patch_id("كتب", "after_layer", 3, place) == "كتب/after_layer/3/11"
+    assert patch_id("كتب", "after_layer", 3, EVERYWHERE) == "كتب/after_layer/3/all"
 
 
 def test_the_blocks_of_the_tutorial(traced: tuple[Path, Any]) -> None:
