@@ -26,6 +26,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "generate": ("ember.cli.generate:generate", "Continue a prompt, draw tokens, or talk."),
     "trace": ("ember.cli.trace:trace", "Write a journal of every operation of a prompt, or sum one up."),
     "demo": ("ember.cli.demo:demo", "See the built-in model form Arabic words from roots."),
+    "bench": ("ember.cli.bench:bench", "Time a model on this machine, beside what the machine can do."),
     "validate": ("ember.cli.validate:validate", "Compare every site of every layer with a reference."),
 }
 PLUGIN_HELP: Final = {"pipeline": "Run stimulus sets through a model: run, plan, status, verify, schema."}
