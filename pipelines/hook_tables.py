@@ -4,7 +4,7 @@ A leaf: what workers read. Prompts of one unit may be acted on in different laye
 for each choice of layers.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,9 +27,9 @@ class Ragged:
     """[samples + 1] where each sample's list starts."""
 
     @classmethod
-    def of(cls, rows: Sequence[Iterable[int]]) -> "Ragged":
+    def of(cls, rows: Sequence[Sequence[int] | Ints]) -> "Ragged":
         """Join lists."""
-        lists = [np.asarray(tuple(row), np.int32) for row in rows]
+        lists = [np.asarray(row, np.int32) for row in rows]
         starts = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(row) for row in lists], out=starts[1:])
         return cls(np.concatenate(lists) if lists else np.zeros(0, np.int32), starts)

@@ -8,7 +8,6 @@ import functools
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from ember.work import CaptureWork, Observe, Tokens, UnitWork
 from pipelines import placing
 from pipelines.continuations import GREEDY, NOTHING_SCORED, Choosing, ContinuationTable
-from pipelines.hook_tables import ExperimentTable, InterventionTable, ReadRows, decode, encode, no_rows
+from pipelines.hook_tables import ExperimentTable, InterventionTable, Ragged, ReadRows, decode, encode, no_rows
 from pipelines.state import PLANS
 
 if TYPE_CHECKING:
@@ -161,10 +160,11 @@ def read_unit_file(path: Path) -> UnitFile:
 
 
 def _encode(plan: "Plan") -> bytes:
-    tokens, starts = _joined([sample.tokens for sample in plan.samples])
-    arrays: dict[str, NDArray[Any]] = {"tokens": tokens, "starts": starts}
+    prompts = Ragged.of([sample.tokens for sample in plan.samples])
+    arrays: dict[str, NDArray[Any]] = {"tokens": prompts.values, "starts": prompts.starts}
     for i, capture in enumerate(plan.captures):
-        arrays[f"positions{i}"], arrays[f"starts{i}"] = _joined(capture.positions)
+        places = Ragged.of(capture.positions)
+        arrays[f"positions{i}"], arrays[f"starts{i}"] = places.values, places.starts
         arrays[f"on_steps{i}"] = np.array(capture.on_steps, np.bool_)
     arrays |= plan.scores.arrays()
     acting, hooks = encode(plan.hooks.interventions, plan.hooks.experiments)
@@ -193,10 +193,3 @@ def _told(plan: "Plan") -> dict[str, Any]:
         "top_k": plan.top_k,
         "compare_steps": plan.config.score.normalize if plan.config.score else (),
     }
-
-
-def _joined(rows: Sequence[Iterable[int]]) -> tuple[Ints, Starts]:
-    lists = [np.asarray(row, np.int32) for row in rows]
-    starts = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum([len(row) for row in lists], out=starts[1:])
-    return (np.concatenate(lists) if lists else np.zeros(0, np.int32)), starts

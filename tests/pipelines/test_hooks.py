@@ -1,17 +1,27 @@
 """Hook plans compiled by hand: who is acted on, where, in which layers, with what, and how rows are shared."""
 
+import copy
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from ember.errors import EmberError
 from ember.units import build_tree
 from ember.work import ALL_STEPS, CaptureWork, InterventionWork
 from pipelines.config.hooks import HooksConfig
 from pipelines.errors import ConfigError
+from pipelines.hook_tables import decode, encode
 from pipelines.hooks import HookPlan, plan_hooks
 from pipelines.plan import Plan, make_plan
+from pipelines.running import run
+from pipelines.sources import read_rows
 from pipelines.unit_file import UnitFile, read_unit_file, write_unit_file
 from tests.faults.rig import make_config
 
@@ -318,6 +328,76 @@ def test_how_deep_the_model_is_run(tmp_path: Path) -> None:
     assert depth({"site": "before_layer", "layers": [0]}) == 0
     assert depth({"site": "after_layer", "layers": [0, 1]}, generate={"max_tokens": 1}) == 3
     assert depth({"site": "before_logits"}) == 3
+
+
+FITTING = {
+    "capture": [
+        {"name": "c", "site": "after_layer", "layers": {"from": 0, "to": -1}, "position": "all", "observe": "after"},
+        {"name": "s", "site": "after_logits", "position": {"generated": 1}, "observe": "before",
+         "where": {"kind": "clean"}},
+    ],
+    "intervene": [
+        {"operation": "zero", "site": "after_mlp", "layers": "{layer}", "position": "{at}"},
+        {"operation": "add", "site": "after_mlp", "layers": [0, "{layer}"], "source": {"vector": "v.npy"}},
+        {"operation": "replace", "site": "before_layer", "layers": [2], "source": {"capture": "c", "layer": 1},
+         "position": "all"},
+        {"operation": "restore", "site": "after_layer", "layers": {"from": 0, "to": "{layer}"}, "position": "all",
+         "source": {"run": "source", "capture": "all", "stimulus": "{same}", "position": "same", "layer": "same"}},
+    ],
+    "experiment": [{"use": "zero_layer_output", "options": {"spec": "1:mlp"}, "where": {"kind": ["clean", "corrupt"]}}],
+}  # fmt: skip
+VALUES = (None, True, -1, 0, 7, 2**63, 0.5, "", "{at}", "{kind}", "{x}", "c", "all", "same", "a", "span", "mean")
+KEYS = ("from", "to", "index", "span", "generated", "capture", "run", "vector", "kind")
+JUNK = st.recursive(
+    st.sampled_from(VALUES) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def places(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+@pytest.fixture(scope="module")
+def fitting(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """A plan in which everything that `FITTING` asks for is there, compiled in its folder."""
+    folder = tmp_path_factory.mktemp("fitting")
+    np.save(folder / "v.npy", np.ones((3, 64), np.float32))
+    for item in ITEMS:
+        item["labels"]["same"] = item["id"]
+    look = [{"name": "all", "site": "after_layer", "position": "all"}]
+    stimuli = {"items": ITEMS, "allow_leaks": True}
+    run(make_config(folder, [], "source", stimuli=stimuli, hooks={"capture": look}), scheduler="serial")
+    return plan_of(folder, FITTING, generate={"max_tokens": 5})
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(list(places(FITTING))), JUNK)
+def test_any_value_anywhere_is_a_plan_or_a_refusal(fitting: Plan, path: tuple[Any, ...], junk: Any) -> None:
+    tree = copy.deepcopy(FITTING)
+    node: Any = tree
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = junk
+    assert fitting.config.source is not None
+    base = fitting.config.source.parent
+    try:
+        config = HooksConfig.model_validate(tree, context={"base": base})
+    except ValidationError:
+        return
+    card, samples = fitting.source.card, fitting.samples
+    try:
+        plan = plan_hooks(config, samples, card, fitting.max_tokens, fitting.source.file.sha256)
+    except EmberError:
+        return
+    arrays, told = encode(plan.interventions, plan.experiments)
+    acts, _ = decode(arrays, json.loads(json.dumps(told)))
+    for act in acts:
+        act.works(0, len(samples), read_rows)
+    assert plan.record(config) is not None
 
 
 def test_a_plan_of_nothing_has_no_record() -> None:

@@ -58,6 +58,42 @@ ITEMS = FULL | {
     }
 }
 
+ACTING = ITEMS | {
+    "hooks": {
+        "capture": [
+            {
+                "name": "c",
+                "site": "after_layer",
+                "layers": {"from": 0, "to": -1},
+                "observe": "after",
+                "where": {"a": "b"},
+            },
+            {
+                "name": "s",
+                "site": "after_logits",
+                "position": {"generated": 1},
+                "observe": "before",
+                "where": {"a": ["b"]},
+            },
+        ],
+        "intervene": [
+            {"operation": "zero", "site": "after_mlp", "layers": "{a}", "position": {"index": "{a}"}},
+            {"operation": "scale", "site": "before_logits", "strength": 0.5, "position": "generated"},
+            {"operation": "add", "site": "after_mlp", "layers": ["{a}", 1], "source": {"vector": "v.npy"}},
+            {"operation": "replace", "site": "after_mlp", "layers": "all", "source": {"capture": "c", "layer": 0}},
+            {
+                "operation": "restore",
+                "site": "after_layer",
+                "layers": {"from": "{a}", "to": 3},
+                "position": {"span": "all", "occurrence": 2},
+                "source": {"run": "r", "capture": "c", "stimulus": "{a}", "position": {"from_end": 0}, "layer": -1},
+                "where": {"a": ["b", "c"]},
+            },
+        ],
+        "experiment": ["activation_stats", {"use": "x.py:X", "options": {"n": [1, None]}, "where": {"a": "b"}}],
+    },
+}
+
 
 def places(tree, path=()):
     """Every path in a tree, the root excepted."""
@@ -86,7 +122,7 @@ junk = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
-PLACES = [(tree, path) for tree in (FULL, ITEMS) for path in places(tree)]
+PLACES = [(tree, path) for tree in (FULL, ITEMS, ACTING) for path in places(tree)]
 
 
 def outcome(folder, tree):
@@ -105,6 +141,7 @@ def outcome(folder, tree):
 def test_the_trees_are_good(tmp_path):
     assert outcome(tmp_path, FULL) is None
     assert outcome(tmp_path, ITEMS) is None
+    assert outcome(tmp_path, ACTING) is None
     assert outcome(tmp_path, {k: v for k, v in FULL.items() if k != "model"} | {"models": ["a", "b"]}) is None
 
 
