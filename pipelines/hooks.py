@@ -1,6 +1,6 @@
 """The hook plan: what is captured and changed in every prompt, compiled once, in the client.
 
-config.hooks + stimuli + tokens -> HookPlan -> the plan's file -> CaptureWork, InterventionWork, experiments of a unit
+config.hooks, stimuli, tokens -> HookPlan -> the plan's file -> CaptureWork, InterventionWork, experiments of a unit
 """
 
 from collections.abc import Callable, Sequence
@@ -130,8 +130,8 @@ def plan_hooks(
     """Compile the hooks of a run.
 
     `max_tokens` are those generated after each prompt at most; `model_sha256` is only asked where rows come from
-    another run. Raises ConfigError for what cannot be, by key and by the
-    ids of stimuli; VerifyError for a damaged source run.
+    another run. Raises ConfigError for what cannot be, by key and by the ids of stimuli; VerifyError for a damaged
+    source run.
     """
     experiments = tuple(_experiment_table(i, one, samples) for i, one in enumerate(config.experiment))
     changing = [one.name for one in experiments if one.mutates]

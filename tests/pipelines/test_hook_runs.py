@@ -26,10 +26,11 @@ from pipelines.manifest import build_manifest, read_manifest, write_manifest
 from pipelines.placing import sha256_file
 from pipelines.plan import make_plan
 from pipelines.reading import Run
+from pipelines.receipts import read_all
 from pipelines.running import run
 from pipelines.verify import check, verify
 from tests.faults.rig import ROOT, failures, manifest, tables
-from tests.foundry.hook_runs import CAPTURE, LABELS, PROMPTS, ZERO, make, same
+from tests.foundry.hook_runs import CAPTURE, LABELS, PROMPTS, SHARING, ZERO, make, same
 from tests.foundry.tiny import tiny_llama
 
 
@@ -166,6 +167,26 @@ def test_rows_of_another_stimulus_and_layer(folder: Path, baseline: Path) -> Non
     ]
     wanted = rows.matrix(site="after_layer", layer=0)[at[0]]
     np.testing.assert_array_equal(found.matrix(site="before_layer", layer=3), np.broadcast_to(wanted, (6, 128)))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "hooks",
+    [
+        {},
+        {"intervene": [ZERO | {"position": {"index": 7}}]},
+        {"intervene": [ZERO, {"operation": "scale", "strength": 1, "site": "after_mlp", "layers": "all"}]},
+        {"intervene": [{"operation": "zero", "site": "after_mlp", "layers": [0], "position": "generated"}]},
+        {"experiment": [{"use": "activation_stats", "where": {"kind": "clean"}}]},
+    ],
+)
+def test_the_plan_counts_the_rows_that_the_engine_computes(tmp_path: Path, hooks: dict[str, Any]) -> None:
+    done = make(tmp_path, "counted", hooks, SHARING)
+    planned = make_plan(load_config(tmp_path / "counted.yaml"))
+    found = {receipt.piece: (receipt.rows, receipt.rows_computed) for receipt in read_all(done)}
+    assert found == {unit.piece.name: (unit.rows, unit.rows_shared) for unit in planned.units}
 
 
 # --- depth ------------------------------------------------------------------------------------------------------------
