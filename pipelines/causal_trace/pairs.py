@@ -193,10 +193,14 @@ def _places(
 
 def _roles(config: PairConfig, clean: PlannedSample, texts: list[str]) -> list[tuple[str, int]]:
     """For each token of the clean prompt, its role and its place among the tokens of it."""
-    text = config.clean.encode()
+    text = clean.stimulus.prompt.encode()
     spans = []
     for name, part in config.roles.items():
-        start = text.find(part.encode())
+        if (start := text.find(part.encode())) < 0:
+            raise ConfigError(
+                f"pair {config.pair!r}: the part {name!r} is {part!r}, which `tokenizer.normalize` changed in the "
+                "prompt; write both in normal form"
+            )
         spans.append((*tokens_of_span(clean.byte_offsets, start, start + len(part.encode())), name))
     found: list[tuple[str, int]] = []
     current = "text"

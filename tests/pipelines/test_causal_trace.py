@@ -324,6 +324,14 @@ def test_tokens_get_the_part_of_the_prompt_that_they_belong_to(tmp_path: Path) -
     assert not (tmp_path / "trace").exists()
 
 
+def test_a_part_that_normalising_changed_is_refused(tmp_path: Path) -> None:
+    pair = SWAP | {"clean": "اسم الفاعل من الجذر ا\u0654 ت ب:", "roles": {"root": "ا\u0654 ت ب"}}
+    pair |= {"corrupt": "اسم الفاعل من الجذر ا\u0654 ك ب:"}
+    config = trace_config(tmp_path, [pair], tokenizer={"normalize": "nfc"}, layers=[0])
+    with pytest.raises(ConfigError, match=r"'root' .*normal form"):
+        run_serial(config)
+
+
 LONGER = SWAP | {"corrupt": "ماضي الثلاثي على وزن من الجذر ك ت ب:"}
 
 
