@@ -122,6 +122,7 @@ def make_origin(plan: Plan, identity: RunIdentity, engine: EngineRecord, done: S
         hooks=plan.hooks.record(plan.config.hooks),
         generation=generation_record(plan.config.generate, plan.config.score),
         scoring=scoring_record(plan.config.score, plan.scores),
+        stimuli=plan.stimuli_record,
     )
 
 

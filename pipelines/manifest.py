@@ -106,6 +106,8 @@ class Origin:
     """How new tokens were chosen, what ended them, how texts are compared; None where nothing was generated."""
     scoring: Record | None = None
     """What was scored and by which rule; None where nothing was."""
+    stimuli: Record | None = None
+    """Where the stimuli came from: source, steps of selection with counts, normalisers; None in older runs."""
 
 
 @dataclass(frozen=True, slots=True)

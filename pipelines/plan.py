@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ember.assets_path import resolve_model
 from ember.card import ModelCard
@@ -99,6 +99,8 @@ class Plan:
     """Ids among the prompts' tokens that are control tokens."""
     notes: tuple[str, ...]
     """What deserves a look before the run; none of it stops one."""
+    stimuli_record: dict[str, Any]
+    """Where the stimuli came from and what was done to them, for the manifest."""
 
     @property
     def captures(self) -> tuple[PlannedCapture, ...]:
@@ -200,7 +202,7 @@ def make_plan(config: "RunConfig") -> Plan:
     # The last token of all prompts, which notes_on compares, says more than their last character.
     notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
     special = special_ids(ordered, source.tokenizer)
-    return Plan(config, source, samples, units, hooks, scores, unit_rows, special, tuple(notes))
+    return Plan(config, source, samples, units, hooks, scores, unit_rows, special, tuple(notes), found.record)
 
 
 def plan_units(

@@ -1,12 +1,15 @@
 """Stimuli: prompts with labels, from roots and patterns, a list, or a file."""
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pipelines.stimuli.checks import leaks, unknown_reveals
-from pipelines.stimuli.config import FileConfig, ItemsConfig, RootPatternConfig
+from pipelines.stimuli.config import ItemsConfig, RootPatternConfig
 from pipelines.stimuli.drafts import Draft, fail, finish
+from pipelines.stimuli.normalisers import changes
 from pipelines.stimuli.record import Dropped, Normalize, Stimulus, StimulusSet, Target
+from pipelines.stimuli.selecting import admitted, chosen
+from pipelines.stimuli.table_config import FileConfig
 
 __all__ = ["Dropped", "Stimulus", "StimulusSet", "Target", "build_section", "build_set", "build_stimuli"]
 
@@ -41,26 +44,36 @@ def build_set(config: _Run) -> StimulusSet:
 
 
 def build_section(config: StimuliSection, base: Path, *, normalize: Normalize = "none") -> StimulusSet:
-    """Make the stimuli of a config's `stimuli` section, and list what was left out.
+    """Make the stimuli of a config's `stimuli` section, list what was left out, and record what was done.
 
-    `base` is the folder from which a relative `file` counts; `normalize` is the config's `tokenizer.normalize`. Raises
-    ConfigError listing, with ids, every empty prompt, repeated id, lost target, malformed row and undeclared leak.
+    `base` is the folder from which a relative `file` counts; `normalize` is the config's `tokenizer.normalize`, which
+    comes after the section's own normalisers. Raises ConfigError listing, with ids, every empty prompt, repeated id,
+    lost target, malformed row and undeclared leak.
     """
-    drafts, dropped = _drafts(config, base)
-    stimuli = finish(drafts, config.expect_mode, normalize)
+    drafts, dropped, source = _drafts(config, base)
+    steps = (*(config.normalize or ()), *(("nfc",) if normalize == "nfc" else ()))
+    drafts, taken = admitted(drafts, config.select)
+    stimuli = finish(drafts, config.expect_mode, steps)
+    record: dict[str, Any] = {"source": source, "normalize": changes((draft.prompt for draft in drafts), steps)}
+    stimuli, further = chosen(stimuli, config.select)
+    record["steps"] = [*taken, *further]
     fail(unknown_reveals(stimuli))
     found = [] if config.allow_leaks else leaks(stimuli)
     if found:
         remedy = "declare them in `reveals`, or write `allow_leaks: true`"
         fail(["stimuli: the prompts give labels away:", *found, remedy])
-    return StimulusSet(stimuli, dropped)
+    return StimulusSet(stimuli, dropped, record)
 
 
-def _drafts(config: StimuliSection, base: Path) -> tuple[list[Draft], tuple[Dropped, ...]]:
+def _drafts(config: StimuliSection, base: Path) -> tuple[list[Draft], tuple[Dropped, ...], dict[str, Any]]:
     if isinstance(config, RootPatternConfig):
         from pipelines.stimuli.crossing import cross
 
-        return cross(config)
+        drafts, dropped = cross(config)
+        return drafts, dropped, {"kind": config.generate, "without_form": len(dropped)}
     from pipelines.stimuli.sources import list_items, read_file
 
-    return (list_items(config) if isinstance(config, ItemsConfig) else read_file(config, base)), ()
+    if isinstance(config, ItemsConfig):
+        return list_items(config), (), {"kind": "items"}
+    drafts, source = read_file(config, base)
+    return drafts, (), source

@@ -11,6 +11,7 @@ from typing import Final
 
 from pipelines.settings import closest
 from pipelines.stimuli.record import Dropped, Stimulus
+from pipelines.stimuli.selecting import fold
 
 INVISIBLE: Final = frozenset(
     "\u00ad\u034f\u061c\u0640\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
@@ -149,14 +150,13 @@ def _same_text(stimuli: Sequence[Stimulus]) -> Finding | None:
 
 
 def _nearly_same(stimuli: Sequence[Stimulus]) -> Finding | None:
-    groups = [g for g in _groups(stimuli, folded) if len({stimulus.prompt for stimulus in g}) > 1]
+    groups = [
+        g
+        for g in _groups(stimuli, lambda stimulus: fold(stimulus.prompt))
+        if len({stimulus.prompt for stimulus in g}) > 1
+    ]
     said = f"{len(groups)} groups of texts differ in white space, letter case or normal form only"
     return Finding("near_duplicate", said, _ids(s for group in groups for s in group)) if groups else None
-
-
-def folded(stimulus: Stimulus) -> str:
-    """Fold a prompt for comparison: NFC, case, and white space made equal."""
-    return " ".join(unicodedata.normalize("NFC", stimulus.prompt).casefold().split())
 
 
 def _invisible(stimuli: Sequence[Stimulus]) -> Finding | None:

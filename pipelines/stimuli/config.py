@@ -1,16 +1,19 @@
 """The `stimuli` section: generated from roots and patterns, listed inline, or read from a file.
 
-Which of the three it is shows in its key: `generate`, `items` or `file`. Everything a section may say stands here.
+Which of the three it is shows in its key: `generate`, `items` or `file`. What a section says of a file stands in
+`table_config`.
 """
 
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from pipelines.settings import InputPath, Listed, Settings, Shorthand, Word, closest, refuse
+from pipelines.settings import Listed, Settings, Shorthand, Word, closest, refuse
+from pipelines.stimuli.common_config import CommonConfig
 from pipelines.stimuli.morphology import MorphologyError, parse_pattern
-from pipelines.stimuli.record import ExpectMode, Script
+from pipelines.stimuli.record import Script
+from pipelines.stimuli.table_config import FileConfig
 from pipelines.stimuli.templates import REVEALED_BY, parse_template
 from pipelines.stimuli.translit import radicals
 
@@ -31,16 +34,6 @@ def _checked(check: Callable[[str], object]) -> AfterValidator:
 
 Slotted = Annotated[str, _checked(parse_template)]
 """Text with slots."""
-
-
-class CommonConfig(Settings):
-    """What all three kinds of stimuli share."""
-
-    expect_mode: ExpectMode = "exact"
-    """How a continuation is compared with the expected text once both are trimmed: equal, starting with it, or
-    containing it."""
-    allow_leaks: bool = False
-    """Go on although a prompt's text gives a label away that `reveals` does not declare."""
 
 
 class RootConfig(Settings):
@@ -169,48 +162,6 @@ class ItemsConfig(CommonConfig):
 
     items: Annotated[tuple[Annotated[ItemConfig, Shorthand("prompt")], ...], Field(min_length=1), Listed]
     """The stimuli, in order."""
-    reveals: Annotated[tuple[str, ...], Listed] = ()
-    """Labels that can be read off every prompt."""
-
-
-def _label_columns(given: Any) -> Any:
-    if isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given):
-        return {name: name for name in given}
-    return given
-
-
-class ColumnsConfig(Settings):
-    """Which column of the file holds what."""
-
-    prompt: str = "prompt"
-    """The text."""
-    id: str | None = None
-    """Unique name; by default a column called id, else made from the row's place."""
-    expected: str | None = None
-    """Expected continuation; by default a column called expected, if there is one."""
-    target: str | None = None
-    """Text whose tokens a `span` position captures; by default a column called target, if there is one."""
-    occurrence: str | None = None
-    """Which occurrence of the target counts, from 1; by default a column called occurrence, if there is one."""
-    template: str | None = None
-    """Name of the template a row was made with; by default a column called template, if there is one."""
-    labels: (
-        Annotated[dict[Word, str], BeforeValidator(_label_columns, json_schema_input_type=dict[Word, str] | list[str])]
-        | None
-    ) = None
-    """Labels: a list of columns, or label: column. By default every column not named here becomes a label."""
-    ignore: Annotated[tuple[str, ...], Listed] = ()
-    """Columns to leave out knowingly."""
-
-
-class FileConfig(CommonConfig):
-    """Stimuli read from a table."""
-
-    file: InputPath
-    """JSON Lines, CSV, TSV or Parquet, relative to this config."""
-    format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
-    """By default what the file's name ends in."""
-    columns: ColumnsConfig = ColumnsConfig()
     reveals: Annotated[tuple[str, ...], Listed] = ()
     """Labels that can be read off every prompt."""
 

@@ -9,7 +9,7 @@ from pipelines.stimuli.config import PatternConfig, RootConfig, RootPatternConfi
 from pipelines.stimuli.drafts import Draft, fail
 from pipelines.stimuli.morphology import Form, MorphologyError, apply
 from pipelines.stimuli.record import Dropped, Script
-from pipelines.stimuli.templates import Filled, Template, fill, parse_template, slot_values
+from pipelines.stimuli.templates import SLOTS, Template, fill, parse_template, slot_values, target_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,9 @@ def _draft(
 ) -> Draft:
     values = slot_values(form, pattern.title or name, cast.script)
     filled = fill(cast.text, values)
-    target, places = _target(config.target, filled, values)
+    target, places = None, None
+    if config.target is not None:
+        target, places = target_places(config.target, SLOTS, filled, values)
     labels = {"root": root.root, "pattern": name}
     if root.gloss is not None:
         labels["gloss"] = root.gloss
@@ -72,14 +74,3 @@ def _draft(
         occurrence=config.occurrence,
         expected=None if config.expect is None else fill(parse_template(config.expect), values).text,
     )
-
-
-def _target(
-    text: str | None, filled: Filled, values: dict[str, str]
-) -> tuple[str | None, tuple[tuple[int, int], ...] | None]:
-    """The target's text, and its places where it is one slot that the prompt's template has too."""
-    if text is None:
-        return None, None
-    template = parse_template(text)
-    places = filled.span_of(template.slots[0]) if template.literals == ("", "") else []
-    return fill(template, values).text, tuple(places) or None

@@ -1,16 +1,17 @@
 """From drafts to stimuli: the steps that are the same wherever a prompt came from.
 
-A draft becomes a stimulus once its text is settled (as given, or NFC if asked), its target is found, and its id is
-unique. Every problem is collected, so that one error lists them all with their ids.
+A draft becomes a stimulus once its text is settled (as given, or normalised as asked), its target is found, and its id
+is unique. Every problem is collected, so that one error lists them all with their ids.
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pipelines.errors import ConfigError
-from pipelines.stimuli.record import ExpectMode, Normalize, Stimulus, Target
+from pipelines.stimuli.normalisers import Normaliser, normalised
+from pipelines.stimuli.record import ExpectMode, Stimulus, Target
 
 MAX_LISTED: Final = 20
 
@@ -31,6 +32,8 @@ class Draft:
     """Byte spans of the target in the prompt, where the template knows them; None: search."""
     occurrence: int | None = None
     expected: str | None = None
+    problem: str = ""
+    """Why this draft cannot become a stimulus; it is refused unless a filter leaves it out."""
 
 
 def fail(problems: Iterable[str]) -> None:
@@ -43,11 +46,12 @@ def fail(problems: Iterable[str]) -> None:
     raise ConfigError("\n".join(lines))
 
 
-def finish(drafts: list[Draft], expect_mode: ExpectMode, normalize: Normalize) -> list[Stimulus]:
-    """Turn drafts into stimuli, in order.
+def finish(drafts: list[Draft], expect_mode: ExpectMode, steps: Sequence[Normaliser] = ()) -> list[Stimulus]:
+    """Turn drafts into stimuli, in order, their texts normalised by `steps`.
 
-    Raises ConfigError listing empty prompts, ids given twice, and targets that are absent, ambiguous or torn by NFC.
+    Raises ConfigError listing empty prompts, ids given twice, and targets that are absent, ambiguous or torn by a step.
     """
+    fail(f"{draft.where}: {draft.problem}" for draft in drafts if draft.problem)
     problems = [f"{d.where}: stimulus {d.id!r}: the prompt is empty; give it a text" for d in drafts if not d.prompt]
     problems += [
         f"{d.where}: stimulus {d.id!r}: found the expected text {d.expected!r}, expected more than white space"
@@ -55,15 +59,15 @@ def finish(drafts: list[Draft], expect_mode: ExpectMode, normalize: Normalize) -
         if d.expected is not None and not d.expected.strip()
     ]
     fail(problems + _twice(drafts) + _bad_ids(drafts))
-    return _all(drafts, expect_mode, normalize)
+    return _all(drafts, expect_mode, steps)
 
 
-def _all(drafts: list[Draft], expect_mode: ExpectMode, normalize: Normalize) -> list[Stimulus]:
+def _all(drafts: list[Draft], expect_mode: ExpectMode, steps: Sequence[Normaliser]) -> list[Stimulus]:
     stimuli: list[Stimulus] = []
     problems: list[str] = []
     for index, draft in enumerate(drafts):
         try:
-            stimuli.append(_stimulus(index, draft, expect_mode, normalize))
+            stimuli.append(_stimulus(index, draft, expect_mode, steps))
         except ConfigError as error:
             problems.append(f"{draft.where}: stimulus {draft.id!r}: {error}")
     fail(problems)
@@ -87,13 +91,14 @@ def _bad_ids(drafts: list[Draft]) -> list[str]:
     ]
 
 
-def _stimulus(index: int, draft: Draft, expect_mode: ExpectMode, normalize: Normalize) -> Stimulus:
+def _stimulus(index: int, draft: Draft, expect_mode: ExpectMode, steps: Sequence[Normaliser]) -> Stimulus:
     target = find_target(draft)
     prompt, expected = draft.prompt, draft.expected
-    if normalize == "nfc":
-        prompt = unicodedata.normalize("NFC", draft.prompt)
-        target = _normalised(draft.prompt, target) if target and prompt != draft.prompt else target
-        expected = None if expected is None else unicodedata.normalize("NFC", expected)
+    if steps:
+        prompt = normalised(draft.prompt, steps)
+        target = _normalised(draft.prompt, target, steps) if target and prompt != draft.prompt else target
+        expected = None if expected is None else normalised(expected, steps)
+        _refuse_emptied(prompt, target, expected)
     return Stimulus(
         source_index=index,
         id=draft.id,
@@ -145,14 +150,22 @@ def occurrences(text: bytes, wanted: bytes) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _normalised(original: str, target: Target) -> Target:
-    """The same target after NFC of the whole prompt; refused where NFC joins its edge with a neighbour."""
+def _normalised(original: str, target: Target, steps: Sequence[Normaliser]) -> Target:
+    """The same target after normalising the whole prompt; refused where that joins its edge with a neighbour."""
     data = original.encode()
     pieces = (data[: target.start], data[target.start : target.end], data[target.end :])
-    before, text, after = (unicodedata.normalize("NFC", piece.decode()) for piece in pieces)
-    if before + text + after != unicodedata.normalize("NFC", original):
+    before, text, after = (normalised(piece.decode(), steps) for piece in pieces)
+    if before + text + after != normalised(original, steps):
+        how = "NFC" if list(steps) == ["nfc"] else f"normalising ({', '.join(steps)})"
         raise ConfigError(
-            f"NFC joins the edge of the target {target.text!r} with the text beside it; change the target"
+            f"{how} joins the edge of the target {target.text!r} with the text beside it; change the target"
         )
     start = len(before.encode())
     return Target(text, start, start + len(text.encode()))
+
+
+def _refuse_emptied(prompt: str, target: Target | None, expected: str | None) -> None:
+    texts = {"prompt": prompt, "target": target and target.text, "expected text": expected and expected.strip()}
+    emptied = [name for name, text in texts.items() if text == ""]
+    if emptied:
+        raise ConfigError(f"normalising leaves nothing of the {emptied[0]}; leave this stimulus out, or the normaliser")

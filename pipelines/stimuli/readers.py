@@ -8,7 +8,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -28,10 +28,21 @@ class Table:
     path: Path
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, Row]]
-    """(`file:line`, column: value)."""
+    """(`file:line`, column: value); a column that a row lacks has no value there."""
+    spare: frozenset[str] = frozenset()
+    """Columns that need not be used."""
+    unlabelled: frozenset[str] = frozenset()
+    """Columns that become labels only where they are named."""
+    spelt: frozenset[str] = frozenset()
+    """Columns whose values stand in the prompt by the nature of the format: their labels are declared in `reveals`."""
+    spans: Sequence[tuple[int, int]] | None = None
+    """Where each row's target lies in the bytes of its prompt, where the format knows."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """What the file holds, for the manifest."""
 
 
-def _decoded(path: Path) -> str:
+def decoded(path: Path) -> str:
+    """Read a text file of stimuli. Raises ConfigError for one that is too large or not UTF-8."""
     if path.stat().st_size > MAX_BYTES:
         raise ConfigError(f"{path}: larger than 1 GiB; split the file into several runs")
     return decode_utf8(path.read_bytes(), str(path))
@@ -41,11 +52,11 @@ def read_jsonl(path: Path) -> Table:
     """Read one JSON object a line; blank lines are skipped. Raises ConfigError listing every line that is wrong."""
     rows: list[tuple[str, Row]] = []
     problems: list[str] = []
-    for number, line in enumerate(_decoded(path).split("\n"), start=1):
+    for number, line in enumerate(decoded(path).split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            rows.append((f"{path}:{number}", _object(line)))
+            rows.append((f"{path}:{number}", read_object(line)))
         except ConfigError as error:
             problems.append(f"{path}:{number}: {error}")
     columns = tuple(rows[0][1]) if rows else ()
@@ -53,9 +64,10 @@ def read_jsonl(path: Path) -> Table:
     return Table(path, columns, rows)
 
 
-def _object(line: str) -> Row:
+def read_object(line: str) -> Row:
+    """Read one JSON object strictly. Raises ConfigError saying what is wrong with it."""
     try:
-        value = json.loads(line, object_pairs_hook=_pairs, parse_constant=_no_constant)
+        value = json.loads(line, object_pairs_hook=unique_pairs, parse_constant=no_constant)
     except json.JSONDecodeError as error:
         raise ConfigError(f"not valid JSON at column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError):
@@ -74,7 +86,8 @@ def _refuse_half_characters(row: Row) -> None:
             raise ConfigError(f"{key!r}: an escape names half a surrogate pair; write the character itself")
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> Row:
+def unique_pairs(pairs: list[tuple[str, Any]]) -> Row:
+    """Make an object of its members. Raises ConfigError for a key that stands twice."""
     row = dict(pairs)
     if len(row) < len(pairs):
         twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
@@ -82,7 +95,8 @@ def _pairs(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def _no_constant(name: str) -> Any:
+def no_constant(name: str) -> Any:
+    """Refuse NaN and infinities, which Python reads."""
     raise ConfigError(f"found {name}, which is not JSON")
 
 
@@ -106,7 +120,7 @@ def read_delimited(path: Path, delimiter: str) -> Table:
 
 def _split(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
     """Cells of each record with the line on which it begins; a blank line has none."""
-    text = io.StringIO(_decoded(path), newline="")
+    text = io.StringIO(decoded(path), newline="")
     usual = csv.field_size_limit(MAX_BYTES)
     lines: list[tuple[int, list[str]]] = []
     before = 0

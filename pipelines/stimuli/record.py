@@ -1,11 +1,11 @@
 """The records that stimuli become: plain, frozen, picklable.
 
-A leaf of the factory. Texts are exactly what was given (or its NFC form, if the config asks); offsets count bytes of
-the prompt's UTF-8.
+A leaf of the factory. Texts are exactly what was given (or normalised as the config asks); offsets count bytes of the
+prompt's UTF-8.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 ExpectMode = Literal["exact", "prefix", "contains"]
 Script = Literal["vocalised", "bare", "translit"]
@@ -42,7 +42,7 @@ class Stimulus:
     """Expected continuation, white space included; compared by `pipelines.stimuli.expect.compare`."""
     expect_mode: ExpectMode
     original: str | None = None
-    """The prompt as given, where `tokenizer.normalize` changed it; None where it did not."""
+    """The prompt as given, where a normaliser changed it; None where none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +59,5 @@ class StimulusSet:
 
     stimuli: list[Stimulus]
     dropped: tuple[Dropped, ...] = ()
+    record: dict[str, Any] = field(default_factory=dict)
+    """Where they came from and what was done to them, for the manifest: source, steps with counts, normalisers."""

@@ -104,3 +104,12 @@ def slot_values(form: Form, title: str, script: Script) -> dict[str, str]:
 
 def _written(form: Form, script: Script) -> str:
     return {"vocalised": form.surface, "bare": form.bare, "translit": form.translit}[script]
+
+
+def target_places(
+    text: str, known: Sequence[str] | None, filled: Filled, values: dict[str, str]
+) -> tuple[str, tuple[tuple[int, int], ...] | None]:
+    """Fill the target's text, and tell its places in a filled prompt where it is one slot that the prompt has too."""
+    template = parse_template(text, known)
+    places = filled.span_of(template.slots[0]) if template.literals == ("", "") else []
+    return fill(template, values).text, tuple(places) or None

@@ -12,8 +12,8 @@ SECTION = TypeAdapter(StimuliConfig)
 def build(tmp_path):
     """Build the stimuli of a section given as plain values; files lie in tmp_path."""
 
-    def build_from(normalize="none", **section):
-        return build_section(SECTION.validate_python(section), tmp_path, normalize=normalize)
+    def build_from(of_tokenizer="none", **section):
+        return build_section(SECTION.validate_python(section), tmp_path, normalize=of_tokenizer)
 
     return build_from
 

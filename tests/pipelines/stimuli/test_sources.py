@@ -168,7 +168,7 @@ def test_a_field_misspelt_halfway_is_found(refused, put):
         ("x.csv", "prompt,target,occurrence\naa,a,٢\n", "x.csv:2: occurrence: found '٢', expected a count from 1"),
         ("x.csv", "prompt,target\naa,a\n", "x.csv:2: stimulus 'row-000000': the target 'a' occurs 2 times"),
         ("x.parquet", "no parquet", "x.parquet: not a readable Parquet file"),
-        ("x.conllu", "# text\n", "CoNLL-U will come with a later version"),
+        ("x.conllu", "# text = a\n", "x.conllu:1: comments without words"),
         ("x.txt", "a\n", "found a name that ends in '.txt', expected one of .jsonl"),
     ],
 )
