@@ -25,6 +25,7 @@ def hooks_record(plan: Plan) -> dict[str, Any]:
         ],
         **acting,
         "layers_run": plan.layers_run,
+        "stop_after": plan.layers_run - 1,
         "guarded": plan.config.guard.positions > 0,
         "hooks_sha256": plan.hooks.sha256,
     }

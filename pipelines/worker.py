@@ -114,7 +114,8 @@ def _run_unit(task: UnitTask) -> UnitRecord:
             receipt = _compute(task, run_dir, attempt)
     except (RunError, GGUFError, OSError) as error:
         return _failed(task, error, fatal=True)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # code of an experiment may want to leave: its prompt shall, and not the process with all its work
         return _failed(task, error, fatal=False)
     seconds = time.monotonic() - started
     return UnitRecord(task.piece, receipt, computed=True, seconds=seconds, host=socket.gethostname(), pid=os.getpid())

@@ -384,6 +384,18 @@ def _name(site: str) -> str:
     return {"after_mlp": "mlp"}.get(site, site)
 
 
+def test_a_hook_that_wants_to_leave_is_set_aside_with_its_prompt(folder: Path, baseline: Path) -> None:
+    (folder / "leaves.py").write_text(
+        MINE.replace('raise ValueError("expected another length")', "raise SystemExit(9)")
+    )
+    length = next(row["n_tokens"] for row in pipelines.load(baseline).stimuli.to_pylist() if row["id"] == "f")
+    hooks = {"experiment": [{"use": "leaves.py:Picky", "options": {"length": length}}]}
+    left = make(folder, "left", hooks)
+    (failure,) = failures(left)
+    assert (failure["stimulus_id"], failure["kind"], failure["detail"]) == ("f", "exception", "SystemExit: 9")
+    assert verify(left).sound
+
+
 def test_findings_that_json_cannot_say_fail_their_prompt(folder: Path, baseline: Path) -> None:
     (folder / "mine.py").write_text(MINE)
     odd = {"use": "mine.py:Picky", "options": {"result": "odd"}, "where": {"kind": "clean"}}

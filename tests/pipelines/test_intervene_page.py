@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,25 @@ def test_what_is_put_back_is_the_baseline(folder: Path) -> None:
         np.testing.assert_allclose(restored.matrix(site="after_layer", layer=layer), wanted, rtol=1e-4, atol=1e-3)
     texts = dict(zip(*(baseline.generations[name].to_pylist() for name in ("stimulus_id", "text")), strict=True))
     assert restored.generations["text"].to_pylist() == [texts["ktb-clean"]]
+
+
+def test_the_lens_of_the_last_layer_is_what_comes_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    run, model = names["run"], names["model"]
+    assert names["ids"].shape == names["log_probabilities"].shape == (len(names["states"]), 3)
+    rows = run.rows(site="after_layer", layer=4, capture="states").to_pylist()
+    ids, _ = model.logit_lens(run.matrix(site="after_layer", layer=4, capture="states"), top_k=1)
+    first = {row["stimulus_id"]: row["token_ids"][0] for row in run.generations.to_pylist()}
+    lengths = {row["id"]: row["n_tokens"] for row in run.stimuli.to_pylist()}
+    last = {
+        r["stimulus_id"]: int(i[0])
+        for r, i in zip(rows, ids, strict=True)
+        if r["position"] == lengths[r["stimulus_id"]] - 1
+    }
+    assert last == first
 
 
 def test_the_tables_name_everything() -> None:
