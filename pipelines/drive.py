@@ -16,7 +16,7 @@ from pipelines.schedule import Attempt, Cause, Isolated, Schedule
 from pipelines.tasks import UnitRecord, UnitTask
 
 GATE: Final = 0
-"""The unit that the smoke guard is measured on: it runs before the others."""
+"""The unit that the smoke guard is measured on: it is handed out first, and nobody waits for it."""
 PATIENCE: Final = 10
 """Failed tries in a row, before anything has ever succeeded, after which the run itself is at fault."""
 

@@ -47,7 +47,7 @@ class Isolated:
 
 
 class Schedule:
-    """The open pieces of a run. `gate` pieces (the first unit) are handed out before any other and alone."""
+    """The open pieces of a run. Pieces of the gate unit (the first) are handed out before any other."""
 
     def __init__(self, pieces: Iterable[Piece], *, gate_unit: int | None = None) -> None:
         ordered = sorted(pieces)
@@ -69,8 +69,8 @@ class Schedule:
         return not self._gate and all(a.piece.unit != self._gate_unit for a in self._running.values())
 
     def take(self) -> Attempt | None:
-        """Return the next try to start; None while there is nothing to start yet."""
-        source = self._gate or (self._queue if self.gate_open else None)
+        """Return the next try to start; None where nothing is left to start."""
+        source = self._gate or self._queue
         if not source:
             return None
         attempt = source.popleft()
