@@ -9,6 +9,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     # verb: (module:attribute, one line of help)
     "run": ("pipelines.cli.run:run", "Run a config, or go on with its run."),
     "plan": ("pipelines.cli.plan:plan", "Show what a config would do: units, rows, bytes, memory, first prompts."),
+    "lint": ("pipelines.cli.lint:lint", "Look for trouble in a config's stimuli: encodings, leaks, tokens, classes."),
     "status": ("pipelines.cli.status:status", "Show how far the run in a directory is."),
     "verify": ("pipelines.cli.verify:verify", "Check every file of a run against its manifest."),
     "compare": ("pipelines.cli.compare:compare", "Compare two finished runs, layer by layer."),

@@ -7,7 +7,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from pipelines.settings import closest
 from pipelines.stimuli.record import Dropped, Stimulus
@@ -23,6 +23,10 @@ SHORTEST_LEAK: Final = 2
 """Label values of fewer characters are met by chance everywhere and are not searched for."""
 
 
+Severity = Literal["error", "warning", "note"]
+"""error: a run is refused; warning: results may be misread; note: worth knowing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One kind of trouble and the stimuli that have it."""
@@ -30,10 +34,16 @@ class Finding:
     code: str
     message: str
     ids: tuple[str, ...]
+    severity: Severity = "warning"
 
 
 def leaks(stimuli: Sequence[Stimulus]) -> list[str]:
     """Say which labels prompts give away without declaring it in `reveals`: by their text, or by their template."""
+    return [finding.message for finding in leak_findings(stimuli)]
+
+
+def leak_findings(stimuli: Sequence[Stimulus]) -> list[Finding]:
+    """As `leaks`, with the stimuli that do."""
     return _spelt_labels(stimuli) + _template_labels(stimuli)
 
 
@@ -48,7 +58,7 @@ def unknown_reveals(stimuli: Sequence[Stimulus]) -> list[str]:
     ]
 
 
-def _spelt_labels(stimuli: Sequence[Stimulus]) -> list[str]:
+def _spelt_labels(stimuli: Sequence[Stimulus]) -> list[Finding]:
     spelt: dict[str, list[Stimulus]] = defaultdict(list)
     for stimulus in stimuli:
         prompt = stimulus.prompt.casefold()
@@ -56,8 +66,13 @@ def _spelt_labels(stimuli: Sequence[Stimulus]) -> list[str]:
             if name not in stimulus.reveals and has_word(prompt, value.casefold()):
                 spelt[name].append(stimulus)
     return [
-        f"the label {name!r} stands in the text of {len(found)} prompts, such as {found[0].id!r} "
-        f"({found[0].labels[name]!r} in {found[0].prompt!r})"
+        Finding(
+            "leak_in_text",
+            f"the label {name!r} stands in the text of {len(found)} prompts, such as {found[0].id!r} "
+            f"({found[0].labels[name]!r} in {found[0].prompt!r})",
+            _ids(found),
+            "error",
+        )
         for name, found in spelt.items()
     ]
 
@@ -77,7 +92,7 @@ def _joins(character: str) -> bool:
     return character != "" and unicodedata.category(character)[0] in "LNM"
 
 
-def _template_labels(stimuli: Sequence[Stimulus]) -> list[str]:
+def _template_labels(stimuli: Sequence[Stimulus]) -> list[Finding]:
     """Labels that the template alone decides: every template has one value, and the values differ."""
     values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for stimulus in stimuli:
@@ -85,7 +100,13 @@ def _template_labels(stimuli: Sequence[Stimulus]) -> list[str]:
             for name in stimulus.labels.keys() - set(stimulus.reveals):
                 values[name][stimulus.template].add(stimulus.labels[name])
     return [
-        f"the label {name!r} follows from the template alone ({', '.join(sorted(by_template))} have one value each)"
+        Finding(
+            "leak_by_template",
+            f"the label {name!r} follows from the template alone "
+            f"({', '.join(sorted(by_template))} have one value each)",
+            (),
+            "error",
+        )
         for name, by_template in sorted(values.items())
         if len(set().union(*by_template.values())) > 1 and all(len(found) == 1 for found in by_template.values())
     ]
