@@ -77,7 +77,7 @@ def test_importing_ember_and_asking_for_help_import_nothing_heavy() -> None:
 
 def test_only_one_module_imports_each_library_of_the_factory() -> None:
     """Pyarrow and Dask stay in the rooms that own them."""
-    homes = {"distributed": "cluster.py crew.py watchdog.py", "matplotlib": "heat_map.py"}
+    homes = {"distributed": "cluster.py crew.py watchdog.py", "matplotlib": "charts.py heat_map.py"}
     for library, allowed in homes.items():
         users = {path.name for path in sources("pipelines") if imports(path, library)}
         assert users <= set(allowed.split()), (library, users)

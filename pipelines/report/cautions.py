@@ -1,0 +1,237 @@
+"""What to be careful about, and what the run cannot show because it is absent from it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from pipelines.report.blocks import Chapter, Code, Paragraph, Points, Prose, Quoted, Section, count, quoted_list
+from pipelines.report.facts import Column, Facts
+from pipelines.stimuli.checks import find
+from pipelines.stimuli.record import Stimulus
+
+STRONG_RUNGS: Final = ("activation reference", "probes", "interventions")
+UNEVEN: Final = 3.0
+"""A label whose largest class has this many times the prompts of its smallest is called uneven."""
+SMALL: Final = 5
+"""Classes of fewer prompts are called small."""
+MENTIONED: Final = 3
+
+
+def cautions(facts: Facts) -> Chapter:
+    """Warnings, the gravest first; a sentence where there are none."""
+    found = [
+        *_failures(facts),
+        *_trust(facts),
+        *_acting(facts),
+        *_leaks(facts),
+        *_texts(facts),
+        *_tokens(facts),
+        *_labels(facts),
+    ]
+    block = (
+        Points(tuple(found), "warnings") if found else Paragraph(("Nothing that this page checks calls for caution.",))
+    )
+    told: Prose = (count(len(found), "warning") + " on this run: see ", Quoted("Warnings"), " below.") if found else ()
+    section = Section("warnings", "Warnings", (block,))
+    return Chapter(section, (told,) if told else (), {"warnings": [as_text(one) for one in found]})
+
+
+def as_text(prose: Prose) -> str:
+    """Prose without its markup."""
+    return "".join(part if isinstance(part, str) else part.text for part in prose)
+
+
+def _failures(facts: Facts) -> Iterator[Prose]:
+    if n := len(facts.manifest.failed_samples):
+        yield (
+            f"{n} of {count(facts.manifest.samples, 'prompt')} failed and are missing here. If those that failed have "
+            "something in common, every share on this page is biased; failures.jsonl in the run says why.",
+        )
+
+
+def _trust(facts: Facts) -> Iterator[Prose]:
+    manifest = facts.manifest
+    rung = str(manifest.origin.validation.get("rung"))
+    if rung not in STRONG_RUNGS:
+        yield (
+            "Hidden states of this architecture with these types of weights were not compared with an independent "
+            "implementation: the rung of validation is ", Code(rung), ". Compare them before publishing.",
+        )  # fmt: skip
+    guard = manifest.origin.guard
+    if guard is None:
+        yield ("The smoke guard was off: nothing in this run shows that the model predicts better than chance.",)
+    elif not guard.get("passed", True):
+        yield ("The model’s predictions on its own prompts are near chance.",)
+    if manifest.origin.numerics.get("contract") == 1:
+        yield (
+            "Contract 1: states may differ by rounding (about 1e-6 of their size) from those of a run that "
+            "computes other "
+            "prompts beside these. Differences of that size mean nothing.",
+        )
+    for name, said in (
+        ("unread_keys", "keys of the model’s file were not read"),
+        ("unused_tensors", "tensors were not used"),
+    ):
+        if found := manifest.origin.model.get(name):
+            yield (f"{len(found)} {said}: ", *quoted_list([str(one) for one in found], MENTIONED), ".")
+    for one in manifest.origin.tokenizer.get("warnings", []):
+        yield ("The tokenizer: ", Quoted(str(one)))
+
+
+def _acting(facts: Facts) -> Iterator[Prose]:
+    hooks = facts.manifest.origin.hooks or {}
+    if hooks.get("interventions") or any(one.get("mutates", True) for one in hooks.get("experiments", [])):
+        yield ("The model was changed while it ran: answers and states are not the model’s own.",)
+
+
+def _leaks(facts: Facts) -> Iterator[Prose]:
+    revealed = Counter(name for row in facts.stimuli for name in row["reveals"])
+    if revealed:
+        named = _codes([f"{name} ({n} of {len(facts.stimuli)})" for name, n in sorted(revealed.items())])
+        yield (
+            f"Prompts give the label{'s' * (len(revealed) > 1)} ", *named, " away: that it can be read off their "
+            "states is no discovery by itself. What the state adds has to be shown against a baseline that sees "
+            "only the text.",
+        )  # fmt: skip
+
+
+def _codes(names: Sequence[str]) -> Prose:
+    parts: list[Any] = []
+    for name in names:
+        parts += [", ", Code(name)] if parts else [Code(name)]
+    return tuple(parts)
+
+
+def _texts(facts: Facts) -> Iterator[Prose]:
+    # What the same check on tokens says better is left to it.
+    for finding in find([_stimulus(row, facts.columns, i) for i, row in enumerate(facts.stimuli)]):
+        if finding.code != "same_ending":
+            ids: Prose = (": ", *quoted_list(finding.ids, MENTIONED)) if finding.ids else ()
+            yield (Quoted(finding.message), *ids, ".")
+
+
+def _stimulus(row: dict[str, Any], columns: Sequence[Column], i: int) -> Stimulus:
+    labels = {c.name: value for c in columns if c.name != "template" and (value := c.values[i]) is not None}
+    return Stimulus(
+        source_index=row["source_index"], id=row["id"], prompt=row["prompt"], labels=labels,
+        template=row["template"] or None, reveals=tuple(row["reveals"]), target=None,
+        expected=row["expected"] if row["has_expected"] else None, expect_mode=row["expect_mode"],
+    )  # fmt: skip
+
+
+def _tokens(facts: Facts) -> Iterator[Prose]:
+    tokens = [tuple(row["token_ids"]) for row in facts.stimuli]
+    last = {found[-1] for found in tokens if found}
+    if len(tokens) > 1 and len(last) == 1:
+        ends = {row["prompt"][-1:] for row in facts.stimuli}
+        spelt: Prose = (" (they end in ", Quoted(ends.pop()), ")") if len(ends) == 1 else ()
+        yield (
+            "All prompts end in the same token", *spelt, ": at layer 0 a capture of the last token sees the same "
+            "embedding every time, and everything in it was moved there by attention.",
+        )  # fmt: skip
+    if repeated := len(tokens) - len(set(tokens)):
+        yield (
+            f"{count(repeated, 'prompt')} have the very tokens of another one: a split may put both on its two sides.",
+        )
+    if merged := sum(bool(row["merged"]) for row in facts.answers):
+        yield (
+            f"{count(merged, 'expected text')} would merge with the end of the prompt if both were tokenised together.",
+        )
+
+
+def _labels(facts: Facts) -> Iterator[Prose]:
+    for column in facts.grouping():
+        sizes = Counter(value for value in column.values if value is not None)
+        largest, smallest = sizes.most_common()[0], sizes.most_common()[-1]
+        if largest[1] >= UNEVEN * smallest[1]:
+            share = f"{100 * largest[1] / sum(sizes.values()):.0f} %"
+            yield (
+                "The label ", Code(column.name), " is uneven: ", Quoted(largest[0]), f" has {largest[1]} prompts, ",
+                Quoted(smallest[0]), f" {smallest[1]}. Always guessing the largest class is right for {share}.",
+            )  # fmt: skip
+        if small := [name for name, n in sizes.items() if n < SMALL]:
+            yield (
+                f"{count(len(small), 'class', 'classes')} of ", Code(column.name),
+                f" {'has' if len(small) == 1 else 'have'} fewer than {SMALL} prompts: ",
+                *quoted_list(small, MENTIONED), ".",
+            )  # fmt: skip
+    yield from _nested(facts.grouping())
+
+
+def _nested(columns: Sequence[Column]) -> Iterator[Prose]:
+    for fine in columns:
+        found = [one.name for one in columns if len(fine.classes) > len(one.classes) and _decides(fine, one)]
+        if found:
+            yield (
+                f"{'Labels that follow' if len(found) > 1 else 'A label that follows'} from ", Code(fine.name), ": ",
+                *_codes(found), ". What holds for one may be due to the other, and a test of it needs whole values of ",
+                Code(fine.name), " held out.",
+            )  # fmt: skip
+
+
+def _decides(fine: Column, coarse: Column) -> bool:
+    codes_a, codes_b = fine.codes, coarse.codes
+    use = (codes_a >= 0) & (codes_b >= 0)
+    pairs = len(np.unique(np.stack([codes_a[use], codes_b[use]]), axis=1).T) if use.any() else 0
+    return pairs == len(np.unique(codes_a[use])) > 0
+
+
+def limits(facts: Facts, *, probed: bool, controls: bool, compared: bool = False, traced: bool = False) -> Chapter:
+    """What this page does not show, from what is absent."""
+    found = tuple(_absent(facts, probed=probed, controls=controls, compared=compared, traced=traced))
+    return Chapter(
+        Section("limits", "What this does not show", (Points(found, "limits"),)),
+        (),
+        {"limits": [as_text(p) for p in found]},
+    )
+
+
+def _absent(facts: Facts, *, probed: bool, controls: bool, compared: bool, traced: bool) -> Iterator[Prose]:
+    if not compared:
+        model = facts.manifest.origin.model.get("name") or "this one"
+        yield (
+            "One model was run: nothing here is about language models in general, only about ",
+            Quoted(str(model)),
+            ".",
+        )
+    yield from _set(facts)
+    if not facts.judged.any():
+        yield ("No answers were judged: whether the model can do what its states hold is not known from this run.",)
+    if facts.run.captures and not probed:
+        yield ("No probe was run on this run’s states: what can be read off them, and where, is not shown.",)
+    if probed and not controls:
+        yield ("The probes have no controls: that they beat chance does not show that they read the label.",)
+    if probed:
+        yield (
+            "A probe shows what can be read off a state, not what the model reads. That needs an intervention: see ",
+            Code("ember pipeline causal-trace"), ".",
+        )  # fmt: skip
+    acted = facts.manifest.origin.hooks or {}
+    if not (acted.get("interventions") or acted.get("experiments")) and not traced and not probed:
+        yield ("Nothing was changed in the model: what is seen together here is not shown to be cause and effect.",)
+    if (
+        facts.manifest.origin.generation
+        and not facts.manifest.origin.generation.get("temperature")
+        and facts.judged.any()
+    ):
+        yield (
+            "Answers were the likeliest token at every step: a wrong answer does not show that the right one is "
+            "unknown to the "
+            "model, nor a right one that it was sure.",
+        )
+    yield ("The intervals tell how much other prompts of the same kind would vary, not what other kinds would give.",)
+
+
+def _set(facts: Facts) -> Iterator[Prose]:
+    templates = {row["template"] for row in facts.stimuli}
+    if len(templates) == 1:
+        yield (
+            "All prompts follow one template or none is named: what depends on the wording cannot be told from "
+            "the rest.",
+        )
+    if not facts.columns:
+        yield ("The prompts have no labels: nothing can be told about kinds of prompts.",)
+    if len(facts.stimuli) < 100:
+        yield (f"There are only {count(len(facts.stimuli), 'prompt')}: small differences cannot be seen.",)

@@ -1,0 +1,73 @@
+"""Intervals for shares: Wilson's, which takes prompts as independent, and a bootstrap that draws whole groups."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVEL: Final = 0.95
+Z: Final = 1.959963984540054
+"""The normal distribution's 97.5 % point."""
+DRAWS: Final = 2000
+SEED: Final = 20260101
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """`right` of `n`, with the ends of its interval."""
+
+    n: int
+    right: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float:
+        """The share; NaN of nothing."""
+        return self.right / self.n if self.n else math.nan
+
+
+def wilson(right: int, n: int) -> Share:
+    """Return a share with Wilson's score interval of 95 %; [0, 1] for nothing."""
+    if not n:
+        return Share(0, 0, 0.0, 1.0)
+    share, square = right / n, Z * Z / n
+    middle = (share + square / 2) / (1 + square)
+    half = Z * math.sqrt(share * (1 - share) / n + square / (4 * n)) / (1 + square)
+    # At the ends the interval touches them exactly; rounding may leave 1e-17.
+    low = 0.0 if right == 0 else max(0.0, middle - half)
+    high = 1.0 if right == n else min(1.0, middle + half)
+    return Share(n, right, low, high)
+
+
+def by_groups(values: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[float, float]:
+    """Return the 95 % percentile interval of the mean of `values` [n] when whole groups are drawn with replacement.
+
+    `groups` [n] numbers them from 0. The same numbers give the same interval: the draws are seeded.
+    """
+    n_groups = int(groups.max()) + 1
+    sums = np.bincount(groups, weights=values, minlength=n_groups)
+    sizes = np.bincount(groups, minlength=n_groups).astype(np.float64)
+    drawn = np.random.Generator(np.random.Philox(SEED)).integers(n_groups, size=(DRAWS, n_groups))
+    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def mcnemar(only_a: int, only_b: int) -> float:
+    """Return the exact two-sided p of McNemar's test.
+
+    Of prompts that only one side gets right, `only_a` and `only_b` would be equally many if neither were better.
+    """
+    n = only_a + only_b
+    if not n:
+        return 1.0
+    tail = sum(math.comb(n, k) for k in range(min(only_a, only_b) + 1))
+    return min(1.0, float(2 * tail / 2**n)) if n < 1000 else _normal(only_a, only_b)
+
+
+def _normal(only_a: int, only_b: int) -> float:
+    z = (abs(only_a - only_b) - 1) / math.sqrt(only_a + only_b)
+    return math.erfc(z / math.sqrt(2))
