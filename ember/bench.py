@@ -97,26 +97,29 @@ class Products:
     """
 
     def __init__(self, file: GGUFFile, rows: int, last_rows: int) -> None:
-        shapes = layer_matrices(file)
-        last = max(layer for layer, _, _ in shapes)
         rng = np.random.default_rng(0)
-        sizes = {shape for _, _, shape in shapes}
+        sizes = {shape for _, _, shape in layer_matrices(file)}
         self._weights: dict[tuple[int, ...], Floats] = {s: rng.standard_normal(s, np.float32) for s in sizes}
         self._inputs: dict[int, Floats] = {k: rng.standard_normal((rows, k), np.float32) for _, k in sizes}
         self._outputs: dict[int, Floats] = {n: np.empty((rows, n), np.float32) for n, _ in sizes}
-        self._work = [
-            (shape, last_rows if layer == last and not _makes_keys(name) else rows) for layer, name, shape in shapes
-        ]
-
-    @property
-    def flops(self) -> float:
-        """Of one run: two for each value of a weight and row."""
-        return float(sum(2 * rows * shape[0] * shape[1] for shape, rows in self._work))
+        self._work = product_rows(file, rows, last_rows)
 
     def run(self) -> None:
         """Multiply once."""
         for (n, k), rows in self._work:
             np.matmul(self._inputs[k][:rows], self._weights[n, k].T, out=self._outputs[n][:rows])
+
+
+def product_rows(file: GGUFFile, rows: int, last_rows: int) -> list[tuple[tuple[int, int], int]]:
+    """Shape of every matrix of the layers in turn, and how many rows it multiplies."""
+    shapes = layer_matrices(file)
+    last = max(layer for layer, _, _ in shapes)
+    return [(shape, last_rows if layer == last and not _makes_keys(name) else rows) for layer, name, shape in shapes]
+
+
+def product_flops(file: GGUFFile, rows: int, last_rows: int) -> float:
+    """Floating-point operations of `Products`: two for each value of a weight and row."""
+    return float(sum(2 * count * n * k for (n, k), count in product_rows(file, rows, last_rows)))
 
 
 def layer_matrices(file: GGUFFile) -> list[tuple[int, str, tuple[int, int]]]:
@@ -262,7 +265,7 @@ class _Work:
     def shares(self, figures: dict[str, Figure]) -> dict[str, float]:
         """Return speeds as shares of their ceilings."""
         median = {name: figure.median for name, figure in figures.items()}
-        flops = median["prefill"] * self._ready.flops / self.tokens
+        flops = median["prefill"] * product_flops(self._model.file, self.rows, len(self.prompts)) / self.tokens
         return {
             "prefill_of_products": median["prefill"] / median["products"],
             "prefill_of_peak": flops / median["peak"],

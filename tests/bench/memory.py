@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ember.bench import private_bytes
 from tests.bench.rounds import ROOT
 from tests.bench.worker import UNSET
 
@@ -51,26 +52,26 @@ def measure(model: Path | None = None) -> dict[str, float]:
     return record
 
 
-def private_bytes() -> int:
-    """Read RssAnon + RssShmem of this process."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return sum(int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
+def _private() -> int:
+    found = private_bytes()
+    assert found is not None, "this needs Linux"
+    return found
 
 
 def _measured(path: Path) -> dict[str, float]:
     import ember
 
-    highest, done = [private_bytes()], threading.Event()
+    highest, done = [_private()], threading.Event()
 
     def watch() -> None:
         while not done.wait(_POLL_SECONDS):
-            highest[0] = max(highest[0], private_bytes())
+            highest[0] = max(highest[0], _private())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
         model = ember.open(path, threads=1, memory_budget=0)
-        before = private_bytes()
+        before = _private()
         rng = np.random.default_rng(0)
         prompts = rng.integers(0, model.vocab_size, (UNIT_ROWS // PROMPT_LENGTH, PROMPT_LENGTH)).tolist()
         started = time.perf_counter()

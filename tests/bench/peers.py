@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.workload import common_prefix
+from tests.bench.decoders import EmberDecoder, LlamaCppDecoder
+from tests.bench.workload import common_prefix, rows_after_sharing
 
 Prompts = list[list[int]]
 States = NDArray[np.float32]  # [prompts, layers, hidden]
@@ -27,13 +28,14 @@ class Peer(Protocol):
 
 
 class EmberPeer:
-    """Ember through its Python API."""
+    """Ember through its Python API; `streamed`: weights are decoded anew for every unit."""
 
-    def __init__(self, model: str, prompts: Prompts, threads: int, **_: Any) -> None:
+    def __init__(self, model: str, prompts: Prompts, threads: int, *, streamed: bool = False, **_: Any) -> None:
         import ember
+        from ember.bench import private_bytes
 
-        self._prompts = prompts
-        self._model = ember.open(model, threads=threads)
+        self._prompts, self.private_bytes = prompts, private_bytes
+        self._model = ember.open(model, threads=threads, memory_budget=0 if streamed else None)
         self.about = {"name": "Ember", "version": ember.__version__, "numerics": self._model.numerics()}
 
     def run(self) -> States:
@@ -43,54 +45,68 @@ class EmberPeer:
 class CeilingPeer:
     """The matrix products of the same rows and nothing else: what no engine on this BLAS can pass."""
 
-    def __init__(
-        self, model: str, prompts: Prompts, threads: int, *, rows: int, last_rows: int, shape: dict[str, int], **_: Any
-    ) -> None:
+    def __init__(self, model: str, prompts: Prompts, threads: int, *, shared: bool, **_: Any) -> None:
+        from threadpoolctl import threadpool_info, threadpool_limits
+
+        from ember.bench import Products, product_flops
+        from ember.gguf import open_gguf
+
+        self._limits = threadpool_limits(threads, user_api="blas")
+        rows = rows_after_sharing(prompts) if shared else sum(map(len, prompts))
+        file = open_gguf(model)
+        self._products = Products(file, rows, len(prompts))
+        self.about = {
+            "name": f"matrix products alone, {rows} rows",
+            "blas": threadpool_info(),
+            "flops": product_flops(file, rows, len(prompts)),
+        }
+
+    def run(self) -> States:
+        self._products.run()
+        return np.empty((0, 0, 0), np.float32)
+
+
+class PeakPeer:
+    """Large square products: what this BLAS can do."""
+
+    SIZE, REPEATS = 2048, 4
+
+    def __init__(self, model: str, prompts: Prompts, threads: int, **_: Any) -> None:
         from threadpoolctl import threadpool_info, threadpool_limits
 
         self._limits = threadpool_limits(threads, user_api="blas")
-        self.about = {"name": f"matrix products alone, {rows} rows", "blas": threadpool_info()}
-        self._states = np.zeros((len(prompts), shape["layers"], shape["d"]), np.float32)
-        rng = np.random.default_rng(0)
-        d, narrow, ffn = shape["d"], shape["narrow"], shape["ffn"]
-        sizes = [(d, d), (narrow, d), (narrow, d), (d, d), (ffn, d), (ffn, d), (d, ffn)]
-        self._weights = [rng.standard_normal(size, dtype=np.float32) for size in sizes]
-        widest = rng.standard_normal((rows, ffn), dtype=np.float32)
-        self._inputs = {width: np.ascontiguousarray(widest[:, :width]) for width in (d, ffn)}
-        self._outputs = {width: np.empty((rows, width), np.float32) for width in (d, narrow, ffn)}
-        self._layers, self._last_rows = shape["layers"], last_rows
+        self._a = np.random.default_rng(0).standard_normal((self.SIZE, self.SIZE), np.float32)
+        self._out = np.empty_like(self._a)
+        flops = 2.0 * self.SIZE**3 * self.REPEATS
+        self.about = {"name": "square products", "blas": threadpool_info(), "flops": flops}
 
     def run(self) -> States:
-        for layer in range(self._layers):
-            for index, weight in enumerate(self._weights):
-                pruned = layer == self._layers - 1 and index not in (1, 2)  # keys and values are needed of all rows
-                count = self._last_rows if pruned else None
-                out = self._outputs[weight.shape[0]][:count]
-                np.matmul(self._inputs[weight.shape[1]][:count], weight.T, out=out)
-        return self._states
+        for _ in range(self.REPEATS):
+            np.matmul(self._a, self._a.T, out=self._out)
+        return np.empty((0, 0, 0), np.float32)
 
 
 class LlamaCppPeer:
     """llama.cpp with a callback on every `l_out`: whole prompts, as many in a batch as is fastest.
 
     `variant` tries settings: tokens in a batch, type of the KV cache, flash attention, and whether the tokens common to
-    all prompts are evaluated once a batch (a user would have to write that). The callback ends each evaluation at the
-    last layer's output, so that no logits are computed.
+    all prompts are evaluated once and lent to every batch (a user would have to write that). The callback ends each
+    evaluation at the last layer's output, so that no logits are computed.
     """
 
     def __init__(self, model: str, prompts: Prompts, threads: int, *, variant: dict[str, Any], **_: Any) -> None:
         import llama_cpp
         from llama_cpp import llama_cpp as native
 
-        from tests.foundry.llama_cpp_states import LlamaCpp
+        from tests.bench.llama_cpp import Lender
 
         self._common = common_prefix(prompts) if variant["common"] else 0
-        self._groups = _groups(prompts, variant["batch"])
-        self._llama = LlamaCpp(
+        self._groups = _groups(prompts, variant["batch"], self._common)
+        self._llama = Lender(
             model,
-            context=max(sum(map(len, group)) for group in self._groups),
+            context=self._common + max(sum(len(one) - self._common for one in group) for group in self._groups),
             threads=threads,
-            sequences=max(map(len, self._groups)),
+            sequences=max(map(len, self._groups)) + 1,
             kv_type=getattr(native, f"GGML_TYPE_{variant['kv']}"),
             flash_attention=variant["flash"],
         )
@@ -103,7 +119,9 @@ class LlamaCppPeer:
         }
 
     def run(self) -> States:
-        return np.concatenate([self._llama.last_rows(group, common=self._common) for group in self._groups])
+        if self._common:
+            return self._llama.lent_rows(self._groups, self._common)
+        return np.concatenate([self._llama.last_rows(group) for group in self._groups])
 
 
 class TransformersPeer:
@@ -152,6 +170,9 @@ PEERS: dict[str, type[Any]] = {
     "ceiling": CeilingPeer,
     "llama.cpp": LlamaCppPeer,
     "transformers": TransformersPeer,
+    "peak": PeakPeer,
+    "ember decoding": EmberDecoder,
+    "llama.cpp decoding": LlamaCppDecoder,
 }
 
 
@@ -167,11 +188,15 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _groups(prompts: Prompts, batch: int) -> list[Prompts]:
-    """Cut into runs of whole prompts of at most `batch` tokens."""
+def _groups(prompts: Prompts, batch: int, common: int) -> list[Prompts]:
+    """Cut into runs of whole prompts of at most `batch` tokens, those in common not counted."""
     groups: list[Prompts] = [[]]
+    room = batch
     for prompt in prompts:
-        if groups[-1] and sum(map(len, groups[-1])) + len(prompt) > batch:
+        size = len(prompt) - common
+        if groups[-1] and size > room:
             groups.append([])
+            room = batch
         groups[-1].append(prompt)
+        room -= size
     return groups

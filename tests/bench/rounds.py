@@ -35,6 +35,9 @@ class Timing:
     cpu_seconds: list[float] = field(default_factory=list)
     """Of all threads. Those that wait for each other in a loop count too, so compare this with one thread only."""
 
+    private_bytes: int | None = None
+    """Memory that the largest of its processes has to itself after a round; None: it does not say."""
+
     @property
     def median(self) -> float:
         return statistics.median(self.seconds)
@@ -105,6 +108,8 @@ def measure(contenders: Sequence[Contender], rounds: int) -> dict[str, Timing]:
                 seconds = max(answer["seconds"] for answer in answers)
                 timings[label].seconds.append(seconds)
                 timings[label].cpu_seconds.append(sum(answer["cpu_seconds"] for answer in answers))
+                sizes = [answer["private_bytes"] or 0 for answer in answers]
+                timings[label].private_bytes = max([timings[label].private_bytes or 0, *sizes]) or None
                 print(f"round {number + 1} of {rounds}: {label}: {seconds:.2f} s", file=sys.stderr)
     return timings
 

@@ -1,7 +1,7 @@
 """One contender in a process of its own: JSON lines in, JSON lines out (run by `tests.bench`, in any interpreter).
 
 In, once: {"peer", "model", "prompts", "threads", "keep"?, …}; then "run" lines.
-Out, once: {"about"}; then {"seconds", "cpu_seconds"} for each run.
+Out, once: {"about"}; then {"seconds", "cpu_seconds", "private_bytes"} for each run.
 """
 
 import json
@@ -32,7 +32,14 @@ def main() -> None:
     for _ in sys.stdin:
         started, used = time.perf_counter(), time.process_time()
         peer.run()
-        _answer(answers, {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - used})
+        whole = time.perf_counter() - started, time.process_time() - used
+        seconds, cpu_seconds = getattr(peer, "timed", None) or whole  # of decoding, the steps alone count
+        _answer(answers, {"seconds": seconds, "cpu_seconds": cpu_seconds, "private_bytes": _private(peer)})
+
+
+def _private(peer: Any) -> int | None:
+    found: int | None = peer.private_bytes() if hasattr(peer, "private_bytes") else None
+    return found
 
 
 def _answer(stream: TextIO, record: dict[str, Any]) -> None:

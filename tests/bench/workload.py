@@ -40,3 +40,21 @@ def common_prefix(prompts: Sequence[Sequence[int]]) -> int:
 
 def _form(root: str, pattern: str) -> str:
     return "".join(root[int(character) - 1] if character.isdigit() else character for character in pattern)
+
+
+def few_shot(prompts: Sequence[list[int]], length: int = 200) -> list[list[int]]:
+    """Put the same `length` tokens before each prompt: other prompts' tokens, one after the other."""
+    examples = list(itertools.chain.from_iterable(prompts))
+    repeated = (examples * -(-length // len(examples)))[:length]
+    return [[*repeated, *prompt] for prompt in prompts]
+
+
+def unshared(prompts: Sequence[list[int]]) -> list[list[int]]:
+    """Put a token of its own before each prompt, so that no two begin alike."""
+    return [[1000 + number, *prompt] for number, prompt in enumerate(prompts)]
+
+
+def long_prompts(count: int, length: int, vocabulary: int = 32_000) -> list[list[int]]:
+    """Draw prompts of one length that share nothing."""
+    drawn = random.Random(0)
+    return [[100 + n, *(drawn.randrange(vocabulary) for _ in range(length - 1))] for n in range(count)]

@@ -9,7 +9,17 @@ import pytest
 
 import ember
 from ember import bench
-from ember.bench import Bench, Figure, Products, decode_speed, layer_matrices, measure, run_seconds, template_prompts
+from ember.bench import (
+    Bench,
+    Figure,
+    Products,
+    decode_speed,
+    layer_matrices,
+    measure,
+    product_flops,
+    run_seconds,
+    template_prompts,
+)
 from ember.cli.main import cli, run
 from ember.errors import InputError
 from tests.foundry.tiny import tiny_llama
@@ -36,7 +46,7 @@ def test_products_are_those_of_the_models_matrices(tmp_path: Path) -> None:
     d, narrow, ffn, rows, last = 64, 16, 96, 50, 4
     keys, rest = 2 * narrow * d, 2 * d * d + 3 * ffn * d
     whole = 2 * rows * (keys + rest)
-    assert Products(file, rows, last).flops == 2 * whole + 2 * (rows * keys + last * rest)
+    assert product_flops(file, rows, last) == 2 * whole + 2 * (rows * keys + last * rest)
     Products(file, rows, last).run()
 
 
