@@ -23,7 +23,7 @@ from pipelines.columns import numbers
 from pipelines.errors import RunError
 from pipelines.findings import Finding, read_findings
 from pipelines.manifest import MANIFEST, CaptureRecord, Manifest, read_manifest
-from pipelines.parts import EXPERIMENTS, STIMULI, confined
+from pipelines.parts import ATTENTION, EXPERIMENTS, STIMULI, confined
 from pipelines.verify import verify as verify_run
 
 
@@ -64,6 +64,21 @@ class Run:
         """Continuations and scores as an Arrow table in sample order, without rows if there are neither."""
         return self._table("generations", tables.generations_schema())
 
+    def attention(self, *, layer: int, capture: str | None = None) -> tables.Table:
+        """Attention weights of one layer as an Arrow table: a row for each query position and head.
+
+        Raises InputError, listing what there is.
+        """
+        kept = self.manifest.origin.attention
+        found = [one for one in kept if capture in (None, one.name) and layer in one.layers]
+        if len(found) != 1:
+            offer = "; ".join(f"{one.name!r}: {_layers(one.layers)}, {one.position}" for one in kept) or "none"
+            raise InputError(f"{len(found) or 'no'} kept attention fits layer {layer} and capture {capture!r}: {offer}")
+        table = self._table(ATTENTION, tables.attention_schema())
+        of_layer = tables.column(table, "layer") == layer
+        chosen = table.filter(numbers(of_layer))
+        return chosen.take(numbers(np.flatnonzero([name == found[0].name for name in chosen["capture"].to_pylist()])))
+
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What experiments found, in sample order; nothing where none ran."""
@@ -99,6 +114,17 @@ class Run:
                 tables.fill(out[row : row + pick.rows], found, pick.keep)
             row += pick.rows
         return out
+
+    def chunks(
+        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = -1
+    ) -> Iterator[NDArray[np.float32]]:
+        """Give the rows of `matrix` of the same arguments piece by piece, a row group [rows, width] at a time."""
+        chosen, number = self._select(site, layer, capture)
+        for pick in self._picks(chosen, number, step):
+            out = np.empty((pick.rows, chosen.width), np.float32)
+            with _undamaged(pick.path), tables.open_part(pick.path) as part:
+                tables.fill(out, tables.read_group(part, pick.group, [tables.VALUES]), pick.keep)
+            yield out
 
     def rows(
         self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = -1
