@@ -7,8 +7,9 @@ from ember.card import ModelCard
 from ember.errors import InputError
 from ember.work import ALL_STEPS, Observe
 from pipelines.choices import Sample, for_each, layers_of, selected, tokens_at
-from pipelines.config.hooks import CaptureConfig
+from pipelines.config.hooks import AttentionConfig, CaptureConfig
 from pipelines.errors import ConfigError
+from pipelines.hook_tables import AttentionTable, Ragged
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,23 @@ class PlannedCapture:
         if self.step is not None:
             return sum(self.on_steps[start:end]) * self.steps_at_most
         return sum(min(1, len(at)) if self.pooled else len(at) for at in self.positions[start:end])
+
+
+def plan_attention(place: int, asked: AttentionConfig, samples: Sequence[Sample], card: ModelCard) -> AttentionTable:
+    """Plan the attention weights at `place` of the list; errors as `plan_capture`."""
+    on = selected(asked.where, samples, f"hooks.attention.{place}")
+    try:
+        layers = layers_of(asked.layers, "after_attention", card.n_layers, samples[0])
+    except InputError as error:
+        raise ConfigError(f"attention {asked.name!r}: {error}") from error
+    found = for_each(
+        samples,
+        on,
+        lambda i: tokens_at(asked.position, samples[i]),
+        f"without the position that attention {asked.name!r} asks for",
+        "change its position or these stimuli, or leave them out with `where`",
+    )
+    return AttentionTable(asked.name, layers, Ragged.of([found.get(i, ()) for i in range(len(samples))]))
 
 
 def plan_capture(

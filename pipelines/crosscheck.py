@@ -167,7 +167,7 @@ def capture_problems(
     Rows of generated steps are compared with `continuations`, if these are known.
     """
     captures = [capture for capture in manifest.origin.captures if capture.table == part.table]
-    expected = _expected_samples(part, manifest)
+    expected = expected_samples(part, manifest)
     for capture in captures:
         selected = np.intersect1d(expected, stimuli.selected(capture.where))
         yield from _one_capture(capture, rows, selected, continuations)
@@ -180,7 +180,7 @@ def generation_problems(part: PartFile, samples: NDArray[np.int32], manifest: Ma
     """Compare the samples of a part of `generations` with its range."""
     if (np.diff(samples) <= 0).any():
         yield "its samples are not in ascending order, or one is there twice"
-    yield from _coverage(samples, _expected_samples(part, manifest), "", needed=True)
+    yield from _coverage(samples, expected_samples(part, manifest), "", needed=True)
 
 
 def finding_problems(part: PartFile, findings: Sequence[Finding], ids: Any, manifest: Manifest) -> Iterator[str]:
@@ -188,7 +188,7 @@ def finding_problems(part: PartFile, findings: Sequence[Finding], ids: Any, mani
     samples = np.array([finding.sample_index for finding in findings], np.int32)
     if (np.diff(samples) < 0).any():
         yield "its findings are not in the order of samples"
-    yield from _coverage(samples, _expected_samples(part, manifest), "", needed=False)
+    yield from _coverage(samples, expected_samples(part, manifest), "", needed=False)
     listed = (manifest.origin.hooks or {}).get("experiments")
     known = [one.get("name") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     for finding in findings:
@@ -249,7 +249,8 @@ def _coverage(samples: NDArray[np.int32], expected: NDArray[np.int64], where: st
         yield f"{where}{_listed(absent.tolist())} without a row"
 
 
-def _expected_samples(part: PartFile, manifest: Manifest) -> NDArray[np.int64]:
+def expected_samples(part: PartFile, manifest: Manifest) -> NDArray[np.int64]:
+    """Samples of a part's range that have not failed."""
     return np.setdiff1d(np.arange(part.sample_start, part.sample_end), np.array(manifest.failed_samples, np.int64))
 
 

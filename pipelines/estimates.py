@@ -76,6 +76,8 @@ def table_bytes(plan: Plan) -> dict[str, int]:
         scored = SCORED_TOKEN * len(plan.scores.tokens) + SCORED_TEXT * len(plan.scores.merged)
         texts = sum(len(text.encode()) for choices in plan.scores.choices for text in choices)
         found["generations"] = units * PART + len(plan.samples) * row + scored + texts
+    if plan.hooks.attention:
+        found["attention"] = units * PART + _attention_bytes(plan, 0, len(plan.samples))
     return found
 
 
@@ -127,8 +129,18 @@ def _captured(plan: Plan, unit: PlannedUnit) -> int:
     total = 0
     for capture in plan.captures:
         total += capture.rows_of(unit.start, unit.end) * len(capture.layers) * _width(plan, capture.site) * FLOAT
+    total += _attention_bytes(plan, unit.start, unit.end)
     for act in plan.hooks.interventions:
         total += act.rows_read(unit.start, unit.end) * _width(plan, act.site) * FLOAT
+    return total
+
+
+def _attention_bytes(plan: Plan, start: int, end: int) -> int:
+    """Bytes of attention weights, with their keys, of samples [start, end)."""
+    heads, total = _hyperparameter(plan, "attention.head_count", 1), 0
+    for one in plan.hooks.attention:
+        row_bytes = sum(FLOAT * (at + 1) + ROW_INDEX for i in range(start, end) for at in one.positions[i])
+        total += len(one.layers) * heads * row_bytes
     return total
 
 

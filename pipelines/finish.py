@@ -12,9 +12,10 @@ from ember.validation.ladder import NONE
 from pipelines import guard
 from pipelines.canonical import plain
 from pipelines.config.selectors import write_position
+from pipelines.data_card import write_card
 from pipelines.errors import RunError
 from pipelines.identity import RunIdentity
-from pipelines.manifest import CaptureRecord, Manifest, Origin, build_manifest, write_manifest
+from pipelines.manifest import AttentionRecord, CaptureRecord, Manifest, Origin, build_manifest, write_manifest
 from pipelines.parts import PartFile
 from pipelines.pieces import split_pieces
 from pipelines.plan import Plan
@@ -51,7 +52,7 @@ class Timing:
 def write_outcome(
     run_dir: Path, plan: Plan, identity: RunIdentity, engine: EngineRecord, stimuli: PartFile, done: Sequence[Receipt]
 ) -> Manifest:
-    """Write `failures.jsonl`, if any, and then the manifest. Raises RunError if a sample has no receipt or two."""
+    """Write `failures.jsonl`, if any, the data card, and then the manifest. Raises RunError if a sample has no receipt or two."""
     ordered = sorted(done, key=lambda receipt: receipt.start)
     _check_cover(ordered, len(plan.samples))
     failed = write_failures(run_dir, plan, ordered)
@@ -63,6 +64,7 @@ def write_outcome(
         failed_samples=failed,
         splits=split_pieces(receipt.piece for receipt in ordered),
     )
+    write_card(run_dir, manifest, sorted({name for sample in plan.samples for name in sample.stimulus.labels}))
     write_manifest(run_dir, manifest)
     return manifest
 
@@ -119,6 +121,10 @@ def make_origin(plan: Plan, identity: RunIdentity, engine: EngineRecord, done: S
         numerics=numerics | {"versions": numerics.get("versions", {}) | {"ember": identity.ember}},
         validation=_shown(plan, numerics["route"], smoke=measured is not None and measured.passed),
         guard=dict(measured.record) if measured else None,
+        attention=tuple(
+            AttentionRecord(planned.name, planned.layers, position_text(wanted.position), dict(wanted.where))
+            for planned, wanted in zip(plan.hooks.attention, plan.config.hooks.attention, strict=True)
+        ),
         hooks=plan.hooks.record(plan.config.hooks),
         generation=generation_record(plan.config.generate, plan.config.score),
         scoring=scoring_record(plan.config.score, plan.scores),

@@ -23,6 +23,16 @@ def hooks_record(plan: Plan) -> dict[str, Any]:
             }
             for planned, wanted in zip(plan.captures, plan.config.hooks.capture, strict=True)
         ],
+        "attention": [
+            {
+                "name": planned.name,
+                "layers": list(planned.layers),
+                "position": position_text(wanted.position),
+                "where": {name: list(values) for name, values in wanted.where},
+                "positions": len(planned.positions.values),
+            }
+            for planned, wanted in zip(plan.hooks.attention, plan.config.hooks.attention, strict=True)
+        ],
         **acting,
         "layers_run": plan.layers_run,
         "stop_after": plan.layers_run - 1,
@@ -37,6 +47,7 @@ def hooks_lines(told: dict[str, Any]) -> list[str]:
     acts = told["interventions"] or told["experiments"]
     return [
         *(_capture_line(one, observed=bool(acts)) for one in told["captures"]),
+        *(_attention_line(one) for one in told["attention"]),
         *(_intervention_line(one) for one in told["interventions"]),
         *(f"run code  {one['use']}: {_count(one['samples'])}{_where(one)}" for one in told["experiments"]),
         *([_depth_line(deep, n_layers, guarded=told["guarded"])] if deep < n_layers else []),
@@ -52,6 +63,11 @@ def _capture_line(one: dict[str, Any], *, observed: bool) -> str:
     when = f", {one['observe']} what acts there" if observed else ""
     at = f"{one['site']}, {layers_text(one['layers'])}, position {one['position']}"
     return f"capture   {one['name']}: {at}, {one['rows']:,} rows{when}{_where(one)}"
+
+
+def _attention_line(one: dict[str, Any]) -> str:
+    at = f"{layers_text(one['layers'])}, position {one['position']}, {one['positions']:,} queries of every head"
+    return f"attention {one['name']}: {at}{_where(one)}"
 
 
 def _intervention_line(one: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ember.work import Floats, InterventionWork, Operation
+from ember.work import AttentionWork, Floats, InterventionWork, Operation
 
 Ints = NDArray[np.int32]
 Starts = NDArray[np.int64]
@@ -174,6 +174,19 @@ def _read(source: RowsOfRun, layers: tuple[int, ...], members: Sequence[int], re
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionTable:
+    """Attention weights of some query positions."""
+
+    name: str
+    layers: tuple[int, ...]
+    positions: Ragged
+
+    def work(self, samples: range) -> AttentionWork:
+        """What the engine is to keep of a unit."""
+        return AttentionWork(self.layers, tuple(self.positions[i] for i in samples))
+
+
+@dataclass(frozen=True, slots=True)
 class ExperimentTable:
     """One experiment; its fields are those of `ember.hooks.loading.ExperimentFactory`, and the samples it runs on."""
 
@@ -194,30 +207,38 @@ class ExperimentTable:
 _RAGGED: Final = ("layers", "positions", "steps")
 
 
-def encode(
-    interventions: Sequence[InterventionTable], experiments: Sequence[ExperimentTable]
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class HookTables:
+    """Everything beside captures that a hook plan has."""
+
+    interventions: tuple[InterventionTable, ...] = ()
+    experiments: tuple[ExperimentTable, ...] = ()
+    attention: tuple[AttentionTable, ...] = ()
+
+
+def encode(tables: HookTables) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return the arrays and the plain data that `decode` takes."""
     arrays: dict[str, NDArray[Any]] = {}
-    told: dict[str, Any] = {"interventions": [], "experiments": []}
-    for i, one in enumerate(interventions):
+    told: dict[str, Any] = {"interventions": [], "experiments": [], "attention": []}
+    for i, attention in enumerate(tables.attention):
+        _put(arrays, f"attention{i}", attention.positions)
+        told["attention"].append({"name": attention.name, "layers": attention.layers})
+    for i, one in enumerate(tables.interventions):
         for name in _RAGGED:
             _put(arrays, f"act{i}_{name}", getattr(one, name))
         source = _encode_source(arrays, f"act{i}", one.source)
         told["interventions"].append(
             {"operation": one.operation, "site": one.site, "strength": one.strength, "source": source}
         )
-    for i, experiment in enumerate(experiments):
+    for i, experiment in enumerate(tables.experiments):
         arrays[f"experiment{i}"] = experiment.on
         names = ("spec", "options", "name", "mutates", "source_sha256")
         told["experiments"].append({name: getattr(experiment, name) for name in names})
     return arrays, told
 
 
-def decode(
-    arrays: Arrays, told: Mapping[str, Any]
-) -> tuple[tuple[InterventionTable, ...], tuple[ExperimentTable, ...]]:
-    """Take interventions and experiments out of the plan's file."""
+def decode(arrays: Arrays, told: Mapping[str, Any]) -> HookTables:
+    """Take interventions, experiments and attention out of the plan's file."""
     acts = tuple(
         InterventionTable(
             one["operation"],
@@ -230,7 +251,14 @@ def decode(
         )
         for i, one in enumerate(told["interventions"])
     )
-    return acts, tuple(ExperimentTable(**one, on=arrays[f"experiment{i}"]) for i, one in enumerate(told["experiments"]))
+    experiments = tuple(
+        ExperimentTable(**one, on=arrays[f"experiment{i}"]) for i, one in enumerate(told["experiments"])
+    )
+    attention = tuple(
+        AttentionTable(one["name"], tuple(one["layers"]), _get(arrays, f"attention{i}"))
+        for i, one in enumerate(told["attention"])
+    )
+    return HookTables(acts, experiments, attention)
 
 
 def _encode_source(arrays: dict[str, NDArray[Any]], name: str, source: Source) -> dict[str, Any] | None:

@@ -14,21 +14,35 @@ from ember.errors import InputError
 from ember.hooks.loading import load_experiment
 from ember.sites import SITES
 from pipelines.canonical import plain, sha256_of
-from pipelines.captures import PlannedCapture, plan_capture
+from pipelines.captures import PlannedCapture, plan_attention, plan_capture
 from pipelines.choices import Sample, selected
 from pipelines.config.hooks import SAID, ExperimentConfig, HooksConfig
 from pipelines.errors import ConfigError
-from pipelines.hook_tables import ExperimentTable, InterventionTable, RowsOfRun, Source, Vectors
+from pipelines.hook_tables import (
+    AttentionTable,
+    ExperimentTable,
+    HookTables,
+    InterventionTable,
+    RowsOfRun,
+    Source,
+    Vectors,
+)
 from pipelines.interventions import Compiler
 
 
 @dataclass(frozen=True, slots=True)
 class HookPlan:
-    """Captures, interventions and experiments of a run, for every sample."""
+    """Captures, interventions, experiments and kept attention of a run, for every sample."""
 
     captures: tuple[PlannedCapture, ...]
     interventions: tuple[InterventionTable, ...] = ()
     experiments: tuple[ExperimentTable, ...] = ()
+    attention: tuple[AttentionTable, ...] = ()
+
+    @property
+    def tables(self) -> HookTables:
+        """What goes into the plan's file beside captures."""
+        return HookTables(self.interventions, self.experiments, self.attention)
 
     def hooked(self, sample: int) -> bool:
         """Whether a sample has an experiment."""
@@ -57,7 +71,7 @@ class HookPlan:
         if self.experiments or any(not SITES[c.site].per_layer or c.step is not None for c in self.captures):
             return n_layers
         depths = [max(c.layers) + (c.site != "before_layer") for c in self.captures]
-        return max(depths, default=0)
+        return max(depths + [1 + max(one.layers) for one in self.attention], default=0)
 
     @property
     def sha256(self) -> str:
@@ -77,7 +91,8 @@ class HookPlan:
             for one in self.interventions
         ]
         experiments = [[*_experiment(one).items(), one.on] for one in self.experiments]
-        return sha256_of([captures, interventions, experiments])
+        attention = [[one.name, one.layers, one.positions.values, one.positions.starts] for one in self.attention]
+        return sha256_of([captures, interventions, experiments, attention])
 
     def record(self, config: HooksConfig) -> dict[str, Any] | None:
         """Say for the manifest what acted and where its rows came from; None where nothing did."""
@@ -144,7 +159,8 @@ def plan_hooks(
     captures = tuple(plan_capture(i, one, samples, card, max_tokens) for i, one in enumerate(config.capture))
     compiler = Compiler(samples, card, captures, max_tokens, model_sha256)
     interventions = tuple(compiler.table(i, one) for i, one in enumerate(config.intervene))
-    return HookPlan(captures, interventions, experiments)
+    attention = tuple(plan_attention(i, one, samples, card) for i, one in enumerate(config.attention))
+    return HookPlan(captures, interventions, experiments, attention)
 
 
 def _experiment_table(place: int, asked: ExperimentConfig, samples: Sequence[Sample]) -> ExperimentTable:

@@ -82,6 +82,18 @@ class CaptureRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionRecord:
+    """Attention weights that a run keeps."""
+
+    name: str
+    layers: tuple[Layer, ...]
+    position: str
+    """The selector, as text."""
+    where: dict[str, tuple[str, ...]]
+    """Labels and their values that select stimuli; empty: all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where the tensors came from."""
 
@@ -100,6 +112,7 @@ class Origin:
     """What has been shown for this family, its types and route: `rung`, `by_type`, `models` (docs/validation.md)."""
     guard: Record | None
     """What the smoke guard measured; None when it was off."""
+    attention: tuple[AttentionRecord, ...] = ()
     hooks: Record | None = None
     """Interventions and experiments that acted, with the hashes of their sources; None where nothing did."""
     generation: Record | None = None

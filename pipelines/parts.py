@@ -13,7 +13,8 @@ from pipelines.errors import VerifyError
 LAYOUT: Final = "ember.layout/v1"
 """Tables, columns and writer options together."""
 GENERATIONS: Final = "generations"
-TABLES: Final = ("activations", "logits", GENERATIONS)
+ATTENTION: Final = "attention"
+TABLES: Final = ("activations", "logits", GENERATIONS, ATTENTION)
 """Tables that have one part file per unit; the stimuli are one file at the top of the run directory."""
 EXPERIMENTS: Final = "experiments"
 """What experiments found: JSON lines, one part for each unit."""

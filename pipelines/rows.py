@@ -105,6 +105,27 @@ SCORE_COLUMNS: Final = tuple(field.name for field in fields(ScoreRow))
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionRows:
+    """Attention weights that one capture of a unit yields: R query positions at each of its layers."""
+
+    name: str
+    layers: tuple[int, ...]
+    sample_index: Ints
+    """[R], as all below."""
+    stimulus_id: Sequence[str]
+    position: Ints
+    """Token index in the prompt, whose query it is."""
+    token_id: Ints
+    weights: Sequence[NDArray[np.float32]]
+    """For each query position [layers, heads, position + 1]: what each head gives to every position up to it."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table: one for each layer, head and query position."""
+        return sum(one.shape[0] * one.shape[1] for one in self.weights)
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRow:
     """What the model said after one prompt, how it compares with the expected text, and how likely texts are."""
 

@@ -3,6 +3,7 @@
     activations/part-00000.parquet   one part per unit; one row group per (capture, site, layer), in the captures' order
     logits/part-00000.parquet        the same columns for site after_logits, whose rows are as wide as the vocabulary
     generations/part-00000.parquet   one row per sample
+    attention/part-00000.parquet     one row per head, query position and layer
     stimuli.parquet                  one row per sample, at the top
 
 Every write is staged, counted, synced, hashed twice (file bytes; decoded columns) and put in place so that the first
@@ -25,8 +26,16 @@ from pipelines import placing, tables
 from pipelines.columns import numbers, table_of, texts
 from pipelines.content import ContentHasher, hash_file
 from pipelines.errors import RunError
-from pipelines.parts import LAYOUT, STIMULI, STIMULI_PATH, PartFile, part_path
-from pipelines.rows import CaptureRows, GenerationRow, Sample, check_samples, generation_columns, stimulus_columns
+from pipelines.parts import ATTENTION, LAYOUT, STIMULI, STIMULI_PATH, PartFile, part_path
+from pipelines.rows import (
+    AttentionRows,
+    CaptureRows,
+    GenerationRow,
+    Sample,
+    check_samples,
+    generation_columns,
+    stimulus_columns,
+)
 from pipelines.tables import VALUES, Table
 
 __all__ = [
@@ -34,6 +43,7 @@ __all__ = [
     "GenerationRow",
     "PartFile",
     "write_activations",
+    "write_attention",
     "write_generations",
     "write_logits",
     "write_stimuli",
@@ -102,6 +112,52 @@ def write_logits(
         raise ValueError("only rows of after_logits go to write_logits")
     job = _captures_job("logits", run_dir, unit, attempt, captures, (sample_start, sample_end), dtype, metadata)
     return _write(job, _capture_groups(captures, job.schema, dtype))
+
+
+def write_attention(
+    run_dir: Path,
+    unit: int | str,
+    attempt: str,
+    captures: Sequence[AttentionRows],
+    *,
+    sample_start: int,
+    sample_end: int,
+    metadata: Mapping[str, str],
+) -> PartFile:
+    """Write a unit's attention weights as its part of `attention`; otherwise as `write_activations`.
+
+    One row group per capture and layer; rows stand in the order of samples, positions and heads.
+    """
+    for capture in captures:
+        check_samples(capture.sample_index, sample_start, sample_end)
+    schema = _with_metadata(tables.attention_schema(), ATTENTION, unit, metadata)
+    rows = sum(capture.n_rows for capture in captures)
+    needed = sum(one.nbytes for capture in captures for one in capture.weights)
+    job = _Job(
+        run_dir, attempt, ATTENTION, part_path(ATTENTION, unit), (sample_start, sample_end), schema, rows, needed
+    )
+    return _write(job, _attention_groups(captures, schema))
+
+
+def _attention_groups(captures: Sequence[AttentionRows], schema: Any) -> Iterator[Table]:
+    for capture in captures:
+        heads = capture.weights[0].shape[1] if capture.weights else 0
+        each = np.repeat(np.arange(len(capture.weights)), heads)
+        lengths = np.array([one.shape[2] for one in capture.weights], np.int64)[each]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        index = {name: numbers(getattr(capture, name)[each]) for name in ("sample_index", "position", "token_id")} | {
+            "stimulus_id": texts([capture.stimulus_id[i] for i in each.tolist()]),
+            "capture": texts([capture.name] * len(each)),
+            "head": numbers(np.tile(np.arange(heads, dtype=np.int16), len(capture.weights))),
+        }
+        for slot, layer in enumerate(capture.layers):
+            flat = np.concatenate([np.empty(0, np.float32), *(one[slot].reshape(-1) for one in capture.weights)])
+            kind = schema.field("weights").type
+            columns = index | {
+                "layer": numbers(np.full(len(each), layer, np.int16)),
+                "weights": pa.ListArray.from_arrays(numbers(offsets), numbers(flat), type=kind),
+            }
+            yield Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def write_generations(

@@ -104,6 +104,8 @@ def make_looks(directory: Path, manifest: Manifest, column: str) -> tuple[str, .
     """Lines of Python that read one capture of a run as a matrix beside a column, or what else it holds."""
     partial = ", partial=True" if manifest.failed_samples else ""
     lines = ["import pipelines", f"run = pipelines.load({str(directory)!r}{partial})"]
+    if not manifest.origin.captures and manifest.origin.attention:
+        return (*lines, f"table = run.attention(layer={manifest.origin.attention[0].layers[0]})")
     if not manifest.origin.captures:
         return (*lines, _without_captures(manifest))
     capture = manifest.origin.captures[0]

@@ -5,6 +5,7 @@ columns and types as any other. Only a label that a stimulus does not have is nu
 
     activations, logits   one row per (capture, site, layer, sample, step, position)
     generations           one row per sample
+    attention             one row per (capture, layer, sample, position, head)
     stimuli               one row per sample, in sample order; a column `label_<name>` for every label of the run
 """
 
@@ -80,6 +81,22 @@ def generations_schema() -> Any:
             *(_field(name, pa.bool_()) for name in marks),
             _field("seed", pa.int64()),
             *(_field(name, kind) for name, kind in _score_kinds().items()),
+        ]
+    )
+
+
+def attention_schema() -> Any:
+    """Return the schema of `attention`: a row for each layer, query position and head."""
+    return pa.schema(
+        [
+            _field("sample_index", pa.int32()),
+            _field("stimulus_id", pa.string()),
+            _field("capture", pa.string()),
+            _field("layer", pa.int16()),
+            _field("head", pa.int16()),
+            _field("position", pa.int32()),
+            _field("token_id", pa.int32()),
+            _field("weights", _list(pa.float32())),
         ]
     )
 

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from ember.work import CaptureWork, Observe, Tokens, UnitWork
 from pipelines import placing
 from pipelines.continuations import GREEDY, NOTHING_SCORED, Choosing, ContinuationTable
-from pipelines.hook_tables import ExperimentTable, InterventionTable, Ragged, ReadRows, decode, encode, no_rows
+from pipelines.hook_tables import (
+    AttentionTable,
+    ExperimentTable,
+    InterventionTable,
+    Ragged,
+    ReadRows,
+    decode,
+    encode,
+    no_rows,
+)
 from pipelines.state import PLANS
 
 if TYPE_CHECKING:
@@ -76,6 +85,7 @@ class UnitFile:
     """Likeliest first tokens to keep after each prompt; 0: none."""
     interventions: tuple[InterventionTable, ...] = ()
     experiments: tuple[ExperimentTable, ...] = ()
+    attention: tuple[AttentionTable, ...] = ()
     compare_steps: tuple[str, ...] = ()
     """What is done to texts before they are compared, beside trimming (`pipelines.stimuli.expect.STEPS`)."""
 
@@ -97,6 +107,7 @@ class UnitFile:
             max_tokens=self.max_tokens,
             stop_ids=self.stop_ids,
             guard_positions=guard_positions,
+            attention=tuple(one.work(samples) for one in self.attention),
             interventions=tuple(one for act in self.interventions for one in act.works(start, end, read_rows)),
             sampling=self.choosing.work(self.ids[start:end]),
             continuations=self.scores.work(start, end),
@@ -139,7 +150,7 @@ def read_unit_file(path: Path) -> UnitFile:
             )
             for i, c in enumerate(told["captures"])
         )
-        interventions, experiments = decode(arrays, told["hooks"])
+        hooks = decode(arrays, told["hooks"])
         return UnitFile(
             tokens=arrays["tokens"],
             starts=arrays["starts"],
@@ -154,8 +165,9 @@ def read_unit_file(path: Path) -> UnitFile:
             scores=ContinuationTable.read(arrays, told["choices"]),
             top_k=told["top_k"],
             compare_steps=tuple(told["compare_steps"]),
-            interventions=interventions,
-            experiments=experiments,
+            interventions=hooks.interventions,
+            experiments=hooks.experiments,
+            attention=hooks.attention,
         )
 
 
@@ -167,7 +179,7 @@ def _encode(plan: "Plan") -> bytes:
         arrays[f"positions{i}"], arrays[f"starts{i}"] = places.values, places.starts
         arrays[f"on_steps{i}"] = np.array(capture.on_steps, np.bool_)
     arrays |= plan.scores.arrays()
-    acting, hooks = encode(plan.hooks.interventions, plan.hooks.experiments)
+    acting, hooks = encode(plan.hooks.tables)
     arrays |= acting
     arrays["told"] = np.frombuffer(json.dumps(_told(plan) | {"hooks": hooks}, sort_keys=True).encode(), np.uint8)
     buffer = io.BytesIO()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ember.work import ALL_STEPS, Floats, Produced
-from pipelines.rows import ABSENT, NOT_SCORED, CaptureRows, GenerationRow, ScoreRow
+from pipelines.hook_tables import AttentionTable
+from pipelines.rows import ABSENT, NOT_SCORED, AttentionRows, CaptureRows, GenerationRow, ScoreRow
 from pipelines.stimuli.expect import compare
 from pipelines.unit_file import CaptureTable, UnitFile
 
@@ -83,6 +84,24 @@ def _step_keys(units: UnitFile, capture: CaptureTable, sample: int, produced: Pr
     for step, (token, following) in enumerate(fed):
         if capture.step in (ALL_STEPS, step):
             yield _Key(sample, step, length + step, token, following)
+
+
+def attention_rows(
+    units: UnitFile, capture: AttentionTable, samples: range, good: Collection[int], weights: Sequence[Floats]
+) -> AttentionRows:
+    """Give attention weights their keys; `weights` are the engine's for all prompts of the unit."""
+    keys = [(i, at) for i, sample in enumerate(samples) for at in capture.positions[sample]]
+    kept = [row for row, (i, _) in enumerate(keys) if i in good]
+    found = [(samples[keys[row][0]], keys[row][1]) for row in kept]
+    return AttentionRows(
+        name=capture.name,
+        layers=capture.layers,
+        sample_index=np.array([sample for sample, _ in found], np.int32),
+        stimulus_id=[units.ids[sample] for sample, _ in found],
+        position=np.array([at for _, at in found], np.int32),
+        token_id=np.array([units.prompt(sample)[at] for sample, at in found], np.int32),
+        weights=[weights[row] for row in kept],
+    )
 
 
 def generation_row(

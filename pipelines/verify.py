@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipelines import placing, tables
 from pipelines.answer_checks import answer_problems
+from pipelines.attention_checks import attention_group_problems, attention_keys, attention_problems
 from pipelines.content import ContentHasher
 from pipelines.crosscheck import (
     Continuations,
     PartRows,
     Stimuli,
     capture_problems,
+    expected_samples,
     finding_problems,
     generation_problems,
     group_problems,
@@ -28,7 +31,7 @@ from pipelines.crosscheck import (
 from pipelines.errors import VerifyError
 from pipelines.findings import read_findings
 from pipelines.manifest import Manifest, read_manifest, semantic_hash
-from pipelines.parts import EXPERIMENTS, GENERATIONS, STIMULI, STIMULI_PATH, TABLES, PartFile, confined
+from pipelines.parts import ATTENTION, EXPERIMENTS, GENERATIONS, STIMULI, STIMULI_PATH, TABLES, PartFile, confined
 from pipelines.rows import LABEL_PREFIX
 
 
@@ -116,7 +119,8 @@ class _Checker:
         widths = {capture.width for capture in self._manifest.origin.captures if capture.table == table}
         if len(widths) > 1:
             self.problems.append(f"{table}: its captures have different widths: {sorted(widths)}")
-        if self._stimuli and (parts or widths):
+        wanted = parts or widths or (table == ATTENTION and self._manifest.origin.attention)
+        if self._stimuli and wanted:
             self.problems += tiling_problems(table, parts, self._manifest)
         for part in parts:
             self._check_part(part)
@@ -168,6 +172,9 @@ class _Checker:
             yield f"its decoded content hashes to {self._content[part.path]}, the manifest says {part.content_sha256}"
 
     def _rows(self, path: Path, part: PartFile, hasher: ContentHasher) -> Iterator[str]:
+        if part.table == ATTENTION:
+            yield from self._attention(path, part, hasher)
+            return
         rows, samples = PartRows(), [np.empty(0, np.int32)]
         for group in tables.read_groups(path):
             hasher.update(group)
@@ -190,6 +197,18 @@ class _Checker:
         else:
             yield from capture_problems(part, rows, self._manifest, self._stimuli, self._continuations)
 
+    def _attention(self, path: Path, part: PartFile, hasher: ContentHasher) -> Iterator[str]:
+        keys: dict[tuple[str, int], list[NDArray[np.int64]]] = {}
+        for group in tables.read_groups(path):
+            hasher.update(group)
+            if self._stimuli is not None:
+                yield from attention_group_problems(group, self._stimuli)
+                key, found = attention_keys(group)
+                keys.setdefault(key, []).append(found)
+        if self._stimuli is not None and 0 <= part.sample_start <= part.sample_end <= self._manifest.samples:
+            expected = expected_samples(part, self._manifest)
+            yield from attention_problems(keys, self._manifest.origin.attention, expected, self._stimuli)
+
     def _findings(self, path: Path, part: PartFile) -> Iterator[str]:
         found = list(read_findings(path))
         self._content[part.path] = part.sha256
@@ -211,6 +230,8 @@ class _Checker:
             return tables.stimuli_schema([n.removeprefix(LABEL_PREFIX) for n in names if n.startswith(LABEL_PREFIX)])
         if part.table == GENERATIONS:
             return tables.generations_schema()
+        if part.table == ATTENTION:
+            return tables.attention_schema()
         widths = {capture.width for capture in self._manifest.origin.captures if capture.table == part.table}
         return tables.activations_schema(max(widths, default=1), self._manifest.origin.dtype)
 

@@ -39,7 +39,7 @@ from pipelines.sources import read_rows
 from pipelines.tasks import EngineRecord, EngineSettings, UnitRecord, UnitTask, deciding_numerics
 from pipelines.unit_file import UnitFile, read_unit_file
 from pipelines.unit_hooks import findings_of, make_experiments
-from pipelines.unit_rows import capture_rows, generation_row
+from pipelines.unit_rows import attention_rows, capture_rows, generation_row
 
 
 def dask_setup(_worker: Any) -> None:
@@ -221,6 +221,10 @@ def _write(
     ):
         if wanted:
             parts.append(write(run_dir, task.piece, attempt, wanted, dtype=task.dtype, **where))
+    if units.attention:
+        pairs = zip(units.attention, result.attention, strict=True)
+        kept = [attention_rows(units, one, range(task.start, task.end), good, found) for one, found in pairs]
+        parts.append(shards.write_attention(run_dir, task.piece, attempt, kept, **where))
     if units.answers:
         scores = score_rows(units, task.start, task.end, result)
         produced: list[Any] = list(result.produced) or [None] * (task.end - task.start)

@@ -1,6 +1,6 @@
 """The `hooks` section: what is taken out of the model while it runs, and what is changed in it."""
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -76,6 +76,25 @@ class CaptureConfig(Settings):
                 f"site {self.site} exists at the last token and at generated ones only: "
                 "remove `position`, or write `last` or `generated`"
             )
+        return self
+
+
+class AttentionConfig(Settings):
+    """Attention weights to keep, of every head."""
+
+    name: Name = "attention"
+    """How the capture is called in the table."""
+    layers: Layers = "all"
+    """As for captures."""
+    position: PositionField = Field(default=Position(), json_schema_extra={"default": "last"})
+    """Whose attention: one of the prompt's positions as for captures, but no mean and no generated steps."""
+    where: WhereField = ()
+    """Labels with a value or a list of values: which stimuli are captured; by default all."""
+
+    @model_validator(mode="after")
+    def _of_tokens(self) -> Self:
+        if self.position.pooled or self.position.step is not None:
+            raise refuse("attention is kept of tokens of the prompt: a mean, and generated steps, have none here")
         return self
 
 
@@ -234,7 +253,10 @@ class ExperimentConfig(Settings):
     """Labels with a value or a list of values: which stimuli it runs on; by default all."""
 
 
-def _distinct(captures: tuple[CaptureConfig, ...]) -> tuple[CaptureConfig, ...]:
+Named = TypeVar("Named", CaptureConfig, AttentionConfig)
+
+
+def _distinct(captures: tuple[Named, ...]) -> tuple[Named, ...]:
     names = [capture.name for capture in captures]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -247,6 +269,8 @@ class HooksConfig(Settings):
 
     capture: Annotated[tuple[CaptureConfig, ...], Listed, AfterValidator(_distinct)] = ()
     """Hidden states to keep."""
+    attention: Annotated[tuple[AttentionConfig, ...], Listed, AfterValidator(_distinct)] = ()
+    """Attention weights to keep."""
     intervene: Annotated[tuple[InterveneConfig, ...], Listed] = ()
     """Changes of hidden states, in the order in which they act."""
     experiment: Annotated[tuple[Annotated[ExperimentConfig, Shorthand("use")], ...], Listed] = ()

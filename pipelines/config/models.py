@@ -127,7 +127,8 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _does_something(self) -> Self:
         scores = self.score is not None and self.score.measures
-        if not (self.hooks.capture or self.hooks.experiment or self.generate is not None or scores):
+        hooks = self.hooks.capture or self.hooks.experiment or self.hooks.attention
+        if not (hooks or self.generate is not None or scores):
             raise refuse(
                 "nothing to do: give `hooks.capture`, `hooks.experiment`, `generate`, `score` or several of them"
             )

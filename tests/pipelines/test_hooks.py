@@ -393,9 +393,8 @@ def test_any_value_anywhere_is_a_plan_or_a_refusal(fitting: Plan, path: tuple[An
         plan = plan_hooks(config, samples, card, fitting.max_tokens, fitting.source.file.sha256)
     except EmberError:
         return
-    arrays, told = encode(plan.interventions, plan.experiments)
-    acts, _ = decode(arrays, json.loads(json.dumps(told)))
-    for act in acts:
+    arrays, told = encode(plan.tables)
+    for act in decode(arrays, json.loads(json.dumps(told))).interventions:
         act.works(0, len(samples), read_rows)
     assert plan.record(config) is not None
 
