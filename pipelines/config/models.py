@@ -130,7 +130,8 @@ class RunConfig(Settings):
         hooks = self.hooks.capture or self.hooks.experiment or self.hooks.attention
         if not (hooks or self.generate is not None or scores):
             raise refuse(
-                "nothing to do: give `hooks.capture`, `hooks.experiment`, `generate`, `score` or several of them"
+                "nothing to do: give `hooks.capture`, `hooks.attention`, `hooks.experiment`, `generate`, `score` or "
+                "several of them"
             )
         return self
 
@@ -153,6 +154,8 @@ class RunConfig(Settings):
         if self.score.continues and self.hooks.experiment:
             raise refuse(
                 "found `score` beside `hooks.experiment`: the rows of scored texts are not shown to experiments, so "
-                "the scores would be of an untouched model; use `hooks.intervene`, or score in a run of its own"
+                "the scores would be of an untouched model; use `hooks.intervene`, or score in a run of its own",
+                "hooks",
+                "experiment",
             )
         return self

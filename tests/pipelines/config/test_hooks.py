@@ -189,5 +189,17 @@ def test_an_experiment_alone_is_something_to_do(load, hooks):
     assert load(hooks("{experiment: [activation_stats]}")).hooks.experiment[0].use == "activation_stats"
 
 
+def test_experiments_and_scores_exclude_each_other(load, problems, hooks):
+    (line,) = problems(hooks("{experiment: [activation_stats]}", "score: {choices: [a, b]}\n"))
+    assert line.startswith("x.yaml:5: hooks.experiment: found `score` beside `hooks.experiment`")
+    assert load(hooks("{experiment: [activation_stats]}", "score: {top_k: 3}\n")).score.top_k == 3
+
+
+def test_attention_has_names_and_tokens(load, problems, hooks):
+    kept = load(hooks("{attention: [{layers: [0, -1], position: {span: all}, where: {a: b}}]}")).hooks.attention
+    assert (kept[0].name, kept[0].layers, kept[0].where) == ("attention", (0, -1), (("a", ("b",)),))
+    assert "two captures are called 'attention'" in problems(hooks("{attention: [{}, {layers: [0]}]}"))[0]
+
+
 def test_observe_may_be_given_without_need(load, hooks):
     assert load(hooks("{capture: [{site: after_mlp, observe: before}]}")).hooks.capture[0].observe == "before"

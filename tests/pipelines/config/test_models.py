@@ -169,7 +169,8 @@ def test_captures_have_distinct_names(load, problems, changed):
 
 def test_a_run_that_does_nothing_is_refused(problems, changed):
     assert problems(changed("hooks", "hooks: {}")) == [
-        "x.yaml:1: nothing to do: give `hooks.capture`, `hooks.experiment`, `generate`, `score` or several of them"
+        "x.yaml:1: nothing to do: give `hooks.capture`, `hooks.attention`, `hooks.experiment`, `generate`, `score` or "
+        "several of them"
     ]
 
 
