@@ -16,6 +16,7 @@ from ember.engine.padding import least_rows
 from ember.engine.rope import Rope, RopeTables
 from ember.engine.row_attention import RowPlan, plan_rows
 from ember.engine.row_attention_kernel import attend_cached, attend_rows
+from ember.engine.team import PER_NANOSECOND, Part, Team
 from ember.engine.vectors import whole_lanes
 from ember.engine.weights import HEAD_SLICE_BYTES, WeightStore, slice_borders
 from ember.units import PrefixTree
@@ -47,9 +48,9 @@ class FastBackend:
     route = "fast"
     products = "blas sgemm"
 
-    def __init__(self, store: WeightStore, threads: int) -> None:
+    def __init__(self, store: WeightStore, team: Team) -> None:
         self.store = store
-        self.threads = threads
+        self.team = team
         self._buffers = Buffers()
         self._tables: dict[int, RopeTables] = {}
         self._decoding: FastBackend | None = None
@@ -96,7 +97,7 @@ class FastBackend:
     def rms_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
         """See `Backend.rms_norm`."""
         out = self._buffers.take(role, *x.shape)
-        kernels.rms_norm(x, weight, np.float32(eps), out)
+        self._by_rows(x, lambda a, b: kernels.rms_norm(x[a:b], weight, np.float32(eps), out[a:b]))
         return out
 
     def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope, role: str) -> Floats:
@@ -104,7 +105,7 @@ class FastBackend:
         tables = RopeTables.of(rope, self._tables)
         tables.reach(int(positions.max(initial=-1)) + 1)
         turn = kernels.rope_neighbours if rope.layout == "neighbours" else kernels.rope_halves
-        turn(x, positions, tables.cos, tables.sin, rope.rotated)
+        self._by_rows(x, lambda a, b: turn(x[a:b], positions[a:b], tables.cos, tables.sin, rope.rotated))
         return x
 
     def head_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
@@ -115,7 +116,7 @@ class FastBackend:
     def layer_norm(self, x: Floats, weight: Floats, bias: Floats, eps: float, role: str) -> Floats:
         """See `Backend.layer_norm`."""
         out = self._buffers.take(role, *x.shape)
-        kernels.layer_norm(x, weight, bias, np.float32(eps), out)
+        self._by_rows(x, lambda a, b: kernels.layer_norm(x[a:b], weight, bias, np.float32(eps), out[a:b]))
         return out
 
     def scale(self, x: Floats, factor: float) -> Floats:
@@ -125,28 +126,31 @@ class FastBackend:
 
     def add_bias(self, x: Floats, bias: Floats, role: str) -> Floats:
         """See `Backend.add_bias`; writes into x."""
-        kernels.add_bias(x, bias)
+        self._by_rows(x, lambda a, b: kernels.add_bias(x[a:b], bias))
         return x
 
     def gelu(self, x: Floats) -> Floats:
         """See `Backend.gelu`; writes into x."""
-        kernels.gelu(x)
+        self._by_rows(x, lambda a, b: kernels.gelu(x[a:b]))
         return x
 
     def gelu_mul(self, gate: Floats, up: Floats) -> Floats:
         """See `Backend.gelu_mul`; writes into gate."""
-        kernels.gelu_mul(gate, up)
+        self._by_rows(gate, lambda a, b: kernels.gelu_mul(gate[a:b], up[a:b]))
         return gate
 
     def silu_mul(self, gate: Floats, up: Floats) -> Floats:
         """See `Backend.silu_mul`; writes into gate."""
-        kernels.silu_mul(gate, up)
+        self._by_rows(gate, lambda a, b: kernels.silu_mul(gate[a:b], up[a:b]))
         return gate
 
     def add(self, x: Floats, y: Floats, role: str) -> Floats:
         """See `Backend.add`; writes into x."""
-        kernels.add(x, y)
+        self._by_rows(x, lambda a, b: kernels.add(x[a:b], y[a:b]))
         return x
+
+    def _by_rows(self, x: Floats, part: Part) -> None:
+        self.team.share(len(x), x.size, part)  # about a value a nanosecond
 
     def plan_attention(self, tree: PrefixTree, wanted: NDArray[np.int32], window: int) -> RowPlan:
         """See `Backend.plan_attention`."""
@@ -158,22 +162,14 @@ class FastBackend:
         wide_q, wide_k, wide_v = _roomy(q, n_heads), _roomy(k, n_kv), _roomy(v, n_kv)
         room, size = wide_v.shape[1] // n_kv, v.shape[1] // n_kv
         out = self._buffers.take("attended", len(q), n_heads * room)
-        attend_rows(
-            wide_q,
-            wide_k,
-            wide_v,
-            plan.paths,
-            plan.path_starts,
-            plan.places,
-            plan.positions,
-            plan.query_starts,
-            plan.window,
-            n_kv,
-            n_heads // n_kv,
-            np.float32(scale),
-            self._buffers.take("scores", 4, plan.longest),
-            out,
-        )
+        rows = (wide_q, wide_k, wide_v, plan.paths, plan.path_starts, plan.places, plan.positions, plan.query_starts)
+        shape = (plan.window, n_kv, n_heads // n_kv, np.float32(scale))
+
+        def part(first: int, end: int) -> None:
+            attend_rows(*rows, *shape, first, end, np.empty((4, plan.longest), np.float32), out)
+
+        items = (len(plan.path_starts) - 1) * n_heads
+        self.team.share(items, plan.pairs * (q.shape[1] + out.shape[1]) / PER_NANOSECOND, part, 1)
         return _narrow(out, n_heads, size)
 
     def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:

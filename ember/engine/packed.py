@@ -4,8 +4,7 @@ A product's bits depend on its row and weight alone (see `ember.engine.vectors`)
 of the vocabulary, the threads, or whether a type has a kernel of its own or is decoded a few rows at a time.
 """
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from ember.engine.fast import FastBackend
 from ember.engine.linear import Linear
 from ember.engine.packed_kernels import BLOCK_VALUES, PRODUCTS, Product
+from ember.engine.team import PER_NANOSECOND, Part
 from ember.engine.vectors import whole_lanes
 from ember.work import Floats
 
@@ -23,10 +23,6 @@ DECODED_BYTES: Final = 256 << 10
 """Decoded bytes of the rows that a type without kernel decodes at a time: they stay in the cache of a core."""
 LOGIT_BYTES: Final = 8 << 20
 """Bytes of logits that are shown at a time."""
-ALONE: Final = 8_000_000
-"""Multiplications that one thread does by itself, in about 0.2 ms: waking another would cost too much of that."""
-
-Part = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +45,9 @@ class PackedBackend(FastBackend):
     products = "packed rows"
 
     def __init__(self, prefill: FastBackend) -> None:
-        super().__init__(prefill.store, prefill.threads)
+        super().__init__(prefill.store, prefill.team)
         self._buffers, self._tables = prefill._buffers, prefill._tables
         self._known: dict[tuple[str, int], Stored] = {}
-        self._pool = ThreadPoolExecutor(prefill.threads - 1, "ember-decode") if prefill.threads > 1 else None
 
     def for_decode(self) -> "PackedBackend":
         """See `Backend.for_decode`."""
@@ -82,7 +77,8 @@ class PackedBackend(FastBackend):
             part = self._decoded_part(rows, weight, raw, out)
         else:
             part = partial(stored.kernel, raw, rows, out)
-        self._spread(part, end - first, len(x) * weight.in_features * (end - first))
+        multiplications = len(x) * weight.in_features * (end - first)
+        self.team.share(end - first, multiplications / PER_NANOSECOND, part)
 
     def _stored(self, weight: Linear) -> Stored:
         key = (weight.info.name, weight.first_row)
@@ -92,18 +88,6 @@ class PackedBackend(FastBackend):
             kernel = PRODUCTS[name] if fits else None
             self._known[key] = Stored(self.store.stored(weight), weight.info.row_bytes, kernel)
         return self._known[key]
-
-    def _spread(self, part: Part, n: int, multiplications: int) -> None:
-        """Do part(start, stop) for all of 0 … n - 1: this thread the first share, others theirs."""
-        if self._pool is None or multiplications < ALONE:
-            part(0, n)
-            return
-        share = -(-n // (4 * self.threads)) * 4
-        others = [self._pool.submit(part, start, min(n, start + share)) for start in range(share, n, share)]
-        part(0, min(n, share))
-        wait(others)
-        for other in others:
-            other.result()
 
     def _decoded_part(self, x: Floats, weight: Linear, raw: NDArray[np.uint8], out: Floats) -> Part:
         """The way of types without kernel: decode some rows, padded to whole lanes, and multiply them as float32."""

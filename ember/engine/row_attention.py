@@ -41,6 +41,8 @@ class RowPlan:
     window: int
     longest: int
     """Positions of the longest prompt."""
+    pairs: int
+    """Queries times the keys that each sees."""
 
 
 def plan_rows(tree: PrefixTree, wanted: Index, window: int = 0) -> RowPlan:
@@ -61,6 +63,7 @@ def plan_rows(tree: PrefixTree, wanted: Index, window: int = 0) -> RowPlan:
         _starts(mine),
         window,
         max(map(len, paths), default=0),
+        int(np.minimum(tree.positions[rows].astype(np.int64) + 1, window or len(tree.tokens)).sum()),
     )
 
 

@@ -59,7 +59,7 @@ def _add_four(
 
 @kernel(
     "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], int32[::1], int64[::1], int32[::1], int32[::1],"
-    " int64[::1], int64, int64, int64, float32, float32[:, ::1], float32[:, ::1])"
+    " int64[::1], int64, int64, int64, float32, int64, int64, float32[:, ::1], float32[:, ::1])"
 )
 def attend_rows(
     q: Any,
@@ -74,42 +74,47 @@ def attend_rows(
     n_kv: Any,
     rep: Any,
     scale: Any,
+    first_item: Any,
+    end_item: Any,
     scores: Any,
     out: Any,
 ) -> None:
-    """Attend: q [T, K·rep·E], k, v [R + 1, K·E] -> out [T, K·rep·V]; scores is scratch, [4, longest]."""
+    """Attend: q [T, K·rep·E], k, v [R + 1, K·E] -> out [T, K·rep·V]; scores is scratch, [4, longest].
+
+    Items count heads within prompts: those from `first_item` to `end_item` are done.
+    """
     lanes, longest = np.empty(16, np.float32), scores.shape[1]
     key_size, value_size = k.shape[1] // n_kv, v.shape[1] // n_kv
     at, to, s = np.zeros(4, np.int64), np.zeros(4, np.int64), np.zeros(4, np.int64)
-    for prompt in range(path_starts.size - 1):
+    for item in range(first_item, end_item):
+        prompt, head = item // (n_kv * rep), item % (n_kv * rep)
         path = paths[path_starts[prompt] : path_starts[prompt + 1]]
-        for head in range(n_kv * rep):
-            key, value = head // rep * key_size, head // rep * value_size
-            for i in range(query_starts[prompt], query_starts[prompt + 1], 4):
-                n = min(4, query_starts[prompt + 1] - i)
-                low = 0 if window == 0 else max(0, positions[i] - window + 1)
+        key, value = head // rep * key_size, head // rep * value_size
+        for i in range(query_starts[prompt], query_starts[prompt + 1], 4):
+            n = min(4, query_starts[prompt + 1] - i)
+            low = 0 if window == 0 else max(0, positions[i] - window + 1)
+            for j in range(n):
+                at[j] = places[i + j] * q.shape[1] + head * key_size
+                to[j] = places[i + j] * out.shape[1] + head * value_size
+            _score(q, k, path, low, positions[i + n - 1] + 1, key, key_size, at, n, scores)
+            # keys that all of them see lie between the last one's first key and the first one's own position
+            common = low if window == 0 else max(0, positions[i + n - 1] - window + 1)
+            end = positions[i] + 1
+            for j in range(n):
+                begin = 0 if window == 0 else max(0, positions[i + j] - window + 1)
+                softmax_in_place(scores[j, begin - low : positions[i + j] + 1 - low], scale, lanes)
+                out[places[i + j], head * value_size : (head + 1) * value_size] = np.float32(0)
+                s[j] = j * longest + common - low
+                if n < 4 or common >= end:
+                    first = j * longest + begin - low
+                    _add(v, path, begin, positions[i + j] + 1, value, value_size, scores, first, out, to[j])
+                else:
+                    _add(v, path, begin, common, value, value_size, scores, j * longest + begin - low, out, to[j])
+            if n == 4 and common < end:
+                _add_four(v, path, common, end, value, value_size, scores, s, out, to)
                 for j in range(n):
-                    at[j] = places[i + j] * q.shape[1] + head * key_size
-                    to[j] = places[i + j] * out.shape[1] + head * value_size
-                _score(q, k, path, low, positions[i + n - 1] + 1, key, key_size, at, n, scores)
-                # keys that all of them see lie between the last one's first key and the first one's own position
-                common = low if window == 0 else max(0, positions[i + n - 1] - window + 1)
-                end = positions[i] + 1
-                for j in range(n):
-                    begin = 0 if window == 0 else max(0, positions[i + j] - window + 1)
-                    softmax_in_place(scores[j, begin - low : positions[i + j] + 1 - low], scale, lanes)
-                    out[places[i + j], head * value_size : (head + 1) * value_size] = np.float32(0)
-                    s[j] = j * longest + common - low
-                    if n < 4 or common >= end:
-                        first = j * longest + begin - low
-                        _add(v, path, begin, positions[i + j] + 1, value, value_size, scores, first, out, to[j])
-                    else:
-                        _add(v, path, begin, common, value, value_size, scores, j * longest + begin - low, out, to[j])
-                if n == 4 and common < end:
-                    _add_four(v, path, common, end, value, value_size, scores, s, out, to)
-                    for j in range(n):
-                        first = j * longest + end - low
-                        _add(v, path, end, positions[i + j] + 1, value, value_size, scores, first, out, to[j])
+                    first = j * longest + end - low
+                    _add(v, path, end, positions[i + j] + 1, value, value_size, scores, first, out, to[j])
 
 
 @kernel(

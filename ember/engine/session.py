@@ -10,6 +10,7 @@ import threadpoolctl
 
 from ember.engine.backend import Backend
 from ember.engine.reference import ReferenceBackend
+from ember.engine.team import Team
 from ember.engine.weights import Residence, WeightStore
 from ember.errors import InputError
 from ember.gguf import GGUFFile
@@ -110,4 +111,4 @@ def _backend(file: GGUFFile, route: str, residence: Residence, threads: int) -> 
     from ember.gguf import decode_fast
 
     decode_fast.prepare({info.type for info in file.tensors.values()})
-    return FastBackend(WeightStore(file, decode_fast.decode, residence), threads)
+    return FastBackend(WeightStore(file, decode_fast.decode, residence), Team(threads))

@@ -9,6 +9,7 @@ from ember.engine.attention import BLOCK, plan_tiles
 from ember.engine.cache import KVCache, KVShape
 from ember.engine.fast import FastBackend
 from ember.engine.reference import ReferenceBackend, softmax
+from ember.engine.team import Team
 from ember.units import build_tree
 
 
@@ -57,7 +58,7 @@ def test_both_routes_equal_attention_row_by_row(lengths, heads, window, seed, si
     groups = plan_tiles(tree, wanted, window)
     assert all(g.first_query % BLOCK == g.first_key % BLOCK == g.keys.shape[1] % BLOCK == 0 for g in groups)
     right = expected(q, k, v, tree, wanted, heads, size**-0.5, window)
-    for backend in (ReferenceBackend(None), FastBackend(None, 1)):  # attention reads no weights
+    for backend in (ReferenceBackend(None), FastBackend(None, Team(1))):  # attention reads no weights
         plan = backend.plan_attention(tree, wanted, window)
         found = backend.attend(q, k, v, plan, heads, size**-0.5)
         np.testing.assert_allclose(found, right, atol=2e-6)
@@ -77,14 +78,14 @@ def test_a_window_of_w_sees_its_own_and_the_w_minus_1_positions_before(window: i
     k = np.zeros((9, 4), np.float32)
     v = np.zeros((9, 4), np.float32)
     v[0] = 1  # only the first token's value is not zero
-    for backend in (ReferenceBackend(None), FastBackend(None, 1)):
+    for backend in (ReferenceBackend(None), FastBackend(None, Team(1))):
         found = backend.attend(q, k, v, backend.plan_attention(tree, everything, window), (1, 1), 1.0)[:, 0]
         assert (found > 0).tolist() == [position < window for position in range(8)]
 
 
 @pytest.mark.parametrize("size", [16, 40])
 def test_a_cached_query_gets_the_bits_that_a_prefill_would_give(size) -> None:
-    rng, backend, lengths = np.random.default_rng(size), FastBackend(None, 1), (1, 7, 40)
+    rng, backend, lengths = np.random.default_rng(size), FastBackend(None, Team(1)), (1, 7, 40)
     tree = build_tree([rng.integers(0, 1000, n).astype(np.int32) for n in lengths])
     q = rng.standard_normal((3, 4 * size), np.float32)
     k, v = (np.concatenate([rng.standard_normal((48, 2 * n), np.float32), np.zeros((1, 2 * n), np.float32)])

@@ -7,6 +7,7 @@ from ember.engine.fast import FastBackend
 from ember.engine.intrinsics import exp32
 from ember.engine.reference import ReferenceBackend
 from ember.engine.rope import Rope
+from ember.engine.team import Team
 from ember.numba_support import HAVE_NUMBA, kernel
 
 pytestmark = pytest.mark.skipif(not HAVE_NUMBA, reason="numba is not installed: the fast route does not exist")
@@ -51,7 +52,7 @@ def test_element_wise_kernels_equal_the_reference(width: int) -> None:
     rng = np.random.default_rng(width)
     x, y = rng.standard_normal((2, 9, width)).astype(np.float32) * 4
     weight = rng.standard_normal(width).astype(np.float32)
-    fast, plain = FastBackend(None, 1), ReferenceBackend(None, np.float64)
+    fast, plain = FastBackend(None, Team(1)), ReferenceBackend(None, np.float64)
     wide = x.astype(np.float64)
     np.testing.assert_allclose(fast.rms_norm(x, weight, 1e-5, "n"), plain.rms_norm(wide, weight, 1e-5, "n"), rtol=1e-6)
     np.testing.assert_allclose(
@@ -67,7 +68,7 @@ def test_rope_turns_pairs_and_keeps_lengths(layout) -> None:
     positions = np.array([0, 1, 5, 3000], np.int32)
     x = rng.standard_normal((4, 24)).astype(np.float32)
     right = ReferenceBackend(None, np.float64).rope(x.astype(np.float64), positions, rope, "rope_q")
-    for backend in (FastBackend(None, 1), ReferenceBackend(None)):
+    for backend in (FastBackend(None, Team(1)), ReferenceBackend(None)):
         found = backend.rope(x.copy(), positions, rope, "rope_q")
         np.testing.assert_allclose(found, right, atol=2e-6)
         np.testing.assert_array_equal(found[0], x[0])  # position 0 does not turn

@@ -10,6 +10,7 @@ from ember.engine.fast import FastBackend
 from ember.engine.linear import Linear
 from ember.engine.packed import PackedBackend
 from ember.engine.packed_kernels import BLOCK_VALUES, PRODUCTS
+from ember.engine.team import Team
 from ember.engine.weights import WeightStore
 from ember.gguf import decode_fast, open_gguf
 from ember.gguf.types import TYPES_BY_NAME
@@ -92,13 +93,13 @@ def test_bits_depend_on_the_row_and_the_weight_alone(name, rows, count, data, se
 def backends(path, *threads):
     file = open_gguf(path)
     store = WeightStore(file, decode_fast.decode, "streamed")
-    return file, [PackedBackend(FastBackend(store, n)) for n in threads]
+    return file, [PackedBackend(FastBackend(store, Team(n))) for n in threads]
 
 
 @pytest.mark.parametrize("quant", ["Q8_0", "Q5_0", "F16", "Q4_1"])
 def test_threads_slices_and_types_without_kernel_change_no_bit(tmp_path, monkeypatch, quant) -> None:
     path = tiny_llama(tmp_path / "m.gguf", seed=3, d=96, quant=quant, vocab=701)
-    monkeypatch.setattr("ember.engine.packed.ALONE", 1)
+    monkeypatch.setattr("ember.engine.team.ALONE", 1)
     monkeypatch.setattr("ember.engine.packed.DECODED_BYTES", 4 * 96 * 8)
     monkeypatch.setattr("ember.engine.packed.LOGIT_BYTES", 4 * 5 * 100)
     file, (one, three) = backends(path, 1, 3)
