@@ -95,8 +95,7 @@ def _lead(facts: Facts, whole: Share) -> Paragraph:
         (
             f"An answer counts as right if, white space around both trimmed, it {rule}. {whole.right} of {whole.n} "
             f"are; {raw} also without trimming. Nothing else was done to the texts: another spelling of the same "
-            "word counts "
-            "as wrong.",
+            "word counts as wrong.",
         )
     )
 
@@ -124,10 +123,9 @@ def _whole_table(whole: Share, bootstraps: dict[str, dict[str, float]]) -> list[
         told = ("whole groups of ", Code(name), " (bootstrap)")
         rows.append((told, *_ends(int(one["groups"]), one["low"], one["high"])))  # type: ignore[arg-type]
     caption: Prose = (
-        f"95 % intervals of the share of right answers, {percent(whole.value)}, under different ideas of what would be "
-        "new next time. If prompts of one group share their fate, the interval that draws whole groups is the "
-        "honest one "
-        "for other groups of the kind.",
+        f"95 % intervals of the share of right answers, {percent(whole.value)}, under different ideas of what would "
+        "be new next time. If prompts of one group share their fate, the interval that draws whole groups is the "
+        "honest one for other groups of the kind.",
     )
     return [Table(caption, ("what is drawn", "units", "from", "to"), tuple(rows))]
 

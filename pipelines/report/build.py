@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ember.errors import EmberError
+from ember.errors import EmberError, InputError
 from pipelines.comparison import compare
 from pipelines.report.blocks import Chapter, Figure, Prose, Quoted, Section, count
 from pipelines.report.facts import Facts, read_facts
@@ -24,9 +24,10 @@ class Report:
     """The numbers in it, as plain data."""
 
 
-def make_report(run: str | Path, other: str | Path | None = None) -> Report:
+def make_report(run: str | Path, other: str | Path | None = None, *, probes: str | Path | None = None) -> Report:
     """Report on the run or causal trace in the directory `run`, or compare the runs `run` and `other`.
 
+    Probes of the run are taken from the folder `probes`, by default the one in the run's directory, if there are any.
     Every file is checked first. Raises InputError for what is no directory, RunError for an unfinished run, VerifyError
     for a damaged one, EmberError where matplotlib is absent.
     """
@@ -34,24 +35,29 @@ def make_report(run: str | Path, other: str | Path | None = None) -> Report:
         raise EmberError(
             'a report has figures, which need matplotlib, and it is not installed; run `pip install "ember[analysis]"`'
         )
+    if probes is not None and other is not None:
+        raise InputError("probes belong to one run: leave them out where two are compared")
     if other is not None:
         return _two(Path(run), Path(other))
     from pipelines.report.traces import is_trace
 
-    return _trace(Path(run)) if is_trace(Path(run)) else _one(Path(run))
+    return _trace(Path(run)) if is_trace(Path(run)) else _one(Path(run), None if probes is None else Path(probes))
 
 
-def _one(directory: Path) -> Report:
+def _one(directory: Path, folder: Path | None) -> Report:
     from pipelines.report.behaviour import behaviour
     from pipelines.report.cautions import cautions, limits
     from pipelines.report.likelihoods import likelihoods
+    from pipelines.report.probing import probe_limits, probe_warnings, probing, read_probes
     from pipelines.report.provenance import provenance
     from pipelines.report.states import states
 
     facts = read_facts(directory)
+    probed = read_probes(facts, folder)
     chapters = [
-        provenance(facts), behaviour(facts), likelihoods(facts), states(facts), cautions(facts),
-        limits(facts, probed=False, controls=False),
+        provenance(facts), behaviour(facts), likelihoods(facts), probing(probed) if probed else None, states(facts),
+        cautions(facts, probe_warnings(probed) if probed else ()),
+        limits(facts, frozenset({"probes"}), probe_limits(probed)) if probed else limits(facts),
     ]  # fmt: skip
     return _finished(("Ember report: ", Quoted(facts.manifest.origin.name)), _subtitle(facts), chapters)
 
@@ -67,7 +73,7 @@ def _trace(directory: Path) -> Report:
         provenance(facts),
         traced(trace),
         cautions(facts),
-        limits(facts, probed=False, controls=False, traced=True),
+        limits(facts, frozenset({"trace"})),
     ]
     name = facts.manifest.origin.name.removesuffix("-baseline")
     return _finished(("Ember report: causal trace ", Quoted(name)), _subtitle(facts), chapters)
@@ -84,7 +90,7 @@ def _two(a: Path, b: Path) -> Report:
     chapters = [
         *(_renamed(provenance(one), letter) for one, letter in zip(facts, "AB", strict=True)),
         differences(found), answers(facts[0], common) if common else None, outputs(found), parted(found),
-        limits(facts[0], probed=False, controls=False, compared=True),
+        limits(facts[0], frozenset({"comparison"})),
     ]  # fmt: skip
     names = [Quoted(one.manifest.origin.name) for one in facts]
     title: Prose = ("Ember report: ", names[0], " (A) and ", names[1], " (B)")

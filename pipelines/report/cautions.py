@@ -1,8 +1,8 @@
 """What to be careful about, and what the run cannot show because it is absent from it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -19,8 +19,8 @@ SMALL: Final = 5
 MENTIONED: Final = 3
 
 
-def cautions(facts: Facts) -> Chapter:
-    """Warnings, the gravest first; a sentence where there are none."""
+def cautions(facts: Facts, further: Iterable[Prose] = ()) -> Chapter:
+    """Warnings, the gravest first, then `further` ones; a sentence where there are none."""
     found = [
         *_failures(facts),
         *_trust(facts),
@@ -29,6 +29,7 @@ def cautions(facts: Facts) -> Chapter:
         *_texts(facts),
         *_tokens(facts),
         *_labels(facts),
+        *further,
     ]
     block = (
         Points(tuple(found), "warnings") if found else Paragraph(("Nothing that this page checks calls for caution.",))
@@ -46,8 +47,8 @@ def as_text(prose: Prose) -> str:
 def _failures(facts: Facts) -> Iterator[Prose]:
     if n := len(facts.manifest.failed_samples):
         yield (
-            f"{n} of {count(facts.manifest.samples, 'prompt')} failed and are missing here. If those that failed have "
-            "something in common, every share on this page is biased; failures.jsonl in the run says why.",
+            f"{n} of {count(facts.manifest.samples, 'prompt')} failed and are missing here. If those that failed "
+            "have something in common, every share on this page is biased; failures.jsonl in the run says why.",
         )
 
 
@@ -66,9 +67,8 @@ def _trust(facts: Facts) -> Iterator[Prose]:
         yield ("The model’s predictions on its own prompts are near chance.",)
     if manifest.origin.numerics.get("contract") == 1:
         yield (
-            "Contract 1: states may differ by rounding (about 1e-6 of their size) from those of a run that "
-            "computes other "
-            "prompts beside these. Differences of that size mean nothing.",
+            "Contract 1: states may differ by rounding (about 1e-6 of their size) from those of a run that computes "
+            "other prompts beside these. Differences of that size mean nothing.",
         )
     for name, said in (
         ("unread_keys", "keys of the model’s file were not read"),
@@ -178,9 +178,13 @@ def _decides(fine: Column, coarse: Column) -> bool:
     return pairs == len(np.unique(codes_a[use])) > 0
 
 
-def limits(facts: Facts, *, probed: bool, controls: bool, compared: bool = False, traced: bool = False) -> Chapter:
-    """What this page does not show, from what is absent."""
-    found = tuple(_absent(facts, probed=probed, controls=controls, compared=compared, traced=traced))
+Holds = Literal["probes", "trace", "comparison"]
+"""What a page may hold beside what every page does."""
+
+
+def limits(facts: Facts, holds: frozenset[Holds] = frozenset(), further: Iterable[Prose] = ()) -> Chapter:
+    """What this page does not show, from what is absent from the run and from what the page `holds`."""
+    found = (*_absent(facts, holds), *further)
     return Chapter(
         Section("limits", "What this does not show", (Points(found, "limits"),)),
         (),
@@ -188,8 +192,8 @@ def limits(facts: Facts, *, probed: bool, controls: bool, compared: bool = False
     )
 
 
-def _absent(facts: Facts, *, probed: bool, controls: bool, compared: bool, traced: bool) -> Iterator[Prose]:
-    if not compared:
+def _absent(facts: Facts, holds: frozenset[Holds]) -> Iterator[Prose]:
+    if "comparison" not in holds:
         model = facts.manifest.origin.model.get("name") or "this one"
         yield (
             "One model was run: nothing here is about language models in general, only about ",
@@ -199,17 +203,15 @@ def _absent(facts: Facts, *, probed: bool, controls: bool, compared: bool, trace
     yield from _set(facts)
     if not facts.judged.any():
         yield ("No answers were judged: whether the model can do what its states hold is not known from this run.",)
-    if facts.run.captures and not probed:
+    if facts.run.captures and not holds:
         yield ("No probe was run on this run’s states: what can be read off them, and where, is not shown.",)
-    if probed and not controls:
-        yield ("The probes have no controls: that they beat chance does not show that they read the label.",)
-    if probed:
+    if "probes" in holds:
         yield (
             "A probe shows what can be read off a state, not what the model reads. That needs an intervention: see ",
             Code("ember pipeline causal-trace"), ".",
         )  # fmt: skip
     acted = facts.manifest.origin.hooks or {}
-    if not (acted.get("interventions") or acted.get("experiments")) and not traced and not probed:
+    if not (acted.get("interventions") or acted.get("experiments")) and not holds:
         yield ("Nothing was changed in the model: what is seen together here is not shown to be cause and effect.",)
     if (
         facts.manifest.origin.generation
@@ -218,8 +220,7 @@ def _absent(facts: Facts, *, probed: bool, controls: bool, compared: bool, trace
     ):
         yield (
             "Answers were the likeliest token at every step: a wrong answer does not show that the right one is "
-            "unknown to the "
-            "model, nor a right one that it was sure.",
+            "unknown to the model, nor a right one that it was sure.",
         )
     yield ("The intervals tell how much other prompts of the same kind would vary, not what other kinds would give.",)
 
@@ -228,8 +229,8 @@ def _set(facts: Facts) -> Iterator[Prose]:
     templates = {row["template"] for row in facts.stimuli}
     if len(templates) == 1:
         yield (
-            "All prompts follow one template or none is named: what depends on the wording cannot be told from "
-            "the rest.",
+            "All prompts follow one template or none is named: what depends on the wording cannot be told from the "
+            "rest.",
         )
     if not facts.columns:
         yield ("The prompts have no labels: nothing can be told about kinds of prompts.",)

@@ -63,7 +63,9 @@ class Line:
     series: int = 0
     """Which colour, marker and dash."""
     control: bool = False
-    """Drawn thin and hollow: what the other curves are to be compared with."""
+    """Drawn thin, dotted and hollow: what the other curves are to be compared with."""
+    shared: bool = False
+    """A control of all other curves: drawn in grey."""
 
 
 def dots(
@@ -112,7 +114,8 @@ def curves(lines: Sequence[Line], x_label: str, y_label: str, limits: tuple[floa
 
 
 def _curve(axis: Axes, line: Line) -> None:
-    colour, marker = SERIES[line.series % len(SERIES)], MARKERS[line.series % len(MARKERS)]
+    colour = SERIES[-1] if line.shared else SERIES[line.series % len(SERIES)]
+    marker = MARKERS[line.series % len(MARKERS)]
     if len(line.low):
         axis.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
     axis.plot(
@@ -148,9 +151,13 @@ def heat(
     label: str,
     limits: tuple[float, float] | None = None,
     digits: int = 2,
+    marked: NDArray[np.bool_] | None = None,
     first_row_below: bool = False,
 ) -> Drawn:
-    """A cell for each of `values` [rows, columns]; NaN is left empty. Numbers are written into cells that are few."""
+    """A cell for each of `values` [rows, columns]; NaN is left empty.
+
+    Numbers are written into cells that are few, with a star where `marked`.
+    """
     found = values[np.isfinite(values)]
     low, high = limits or ((float(found.min()), float(found.max())) if len(found) else (0.0, 1.0))
     high = high if high > low else low + 1e-9
@@ -169,18 +176,22 @@ def heat(
                 tick.set(rotation=40, rotation_mode="anchor", horizontalalignment="right")
         axis.tick_params(length=2)
         if values.size <= 400:
-            _numbers(axis, values, low, high, digits)
+            _numbers(axis, values, (low, high), digits, marked)
         figure.colorbar(mesh, ax=axis, pad=0.015, fraction=0.05, aspect=22).set_label(label)
 
     return _draw(paint, min(14.0, 1.3 + 0.29 * len(rows) + 0.02 * max(map(len, columns), default=0)))
 
 
-def _numbers(axis: Axes, values: Floats, low: float, high: float, digits: int) -> None:
+def _numbers(
+    axis: Axes, values: Floats, limits: tuple[float, float], digits: int, marked: NDArray[np.bool_] | None
+) -> None:
+    low, high = limits
     size = 8 if values.shape[1] <= 12 else 6
     for (y, x), value in np.ndenumerate(values):
         if math.isfinite(value):
             bright = (value - low) / (high - low) > 0.55
-            told = f"{value:.{digits}f}".replace("-", "−")
+            star = "*" if marked is not None and marked[y, x] else ""
+            told = f"{value:.{digits}f}{star}".replace("-", "−")
             axis.text(x, y, told, ha="center", va="center", fontsize=size, color="#000001" if bright else "#fffffe")
 
 

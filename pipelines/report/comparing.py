@@ -122,8 +122,8 @@ def answers(a: Facts, common: Common) -> Chapter:
     told: Prose = (
         f"A was right for {shares[0].right} of {n} ({percent(shares[0].value)}), B for {shares[1].right} "
         f"({percent(shares[1].value)}); B − A is {minus(f'{100 * mean:+.1f}')} percentage points. ",
-        "If neither were better, prompts that only one gets right would fall to both alike: McNemar’s exact test gives "
-        f"p = {p:.2g}.",
+        "If neither were better, prompts that only one gets right would fall to both alike: McNemar’s exact test "
+        f"gives p = {p:.2g}.",
     )
     record = {"n": n, "a": share_record(shares[0]), "b": share_record(shares[1]), **cells, "difference": mean, "p": p,
               "bootstrap": groups}  # fmt: skip
@@ -136,6 +136,8 @@ def answers(a: Facts, common: Common) -> Chapter:
 
 
 def _groups(a: Facts, common: Common, difference: NDArray[np.float64]) -> Iterator[tuple[str, dict[str, float]]]:
+    if (difference == difference[0]).all():
+        return
     for column in a.grouping():
         codes = column.codes[common.a]
         use = codes >= 0
@@ -219,11 +221,9 @@ def parted(found: Comparison) -> Chapter:
     blocks: list[Block] = [
         Paragraph(
             (
-                "For every row that both have: the largest difference of a number over the row’s root mean "
-                "square, and the cosine "
-                "between the two rows. States of different models live in different coordinates: between models "
-                "these numbers "
-                "say nothing about what the states hold.",
+                "For every row that both have: the largest difference of a number over the row’s root mean square, "
+                "and the cosine between the two rows. States of different models live in different coordinates: "
+                "between models these numbers say nothing about what the states hold.",
             )
         )
     ]

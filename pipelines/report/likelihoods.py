@@ -44,8 +44,8 @@ def likelihoods(facts: Facts) -> Chapter | None:
         median = minus(f"{whole['median']:.3g}")
         summary.append(
             (
-                f"The expected text had a median log-probability of {median}; its first token was the "
-                f"likeliest one for {percent(whole['first'])} of prompts.",
+                f"The expected text had a median log-probability of {median}; its first token was the likeliest one "
+                f"for {percent(whole['first'])} of prompts.",
             )
         )
     if (chosen := _choices(facts)) is not None:
@@ -82,9 +82,9 @@ def _numbers(facts: Facts, scores: NDArray[np.float64], mask: NDArray[np.bool_])
 def _lead() -> Paragraph:
     return Paragraph(
         (
-            "The log-probability of a text is the sum over its tokens of the natural logarithm of what the model gave "
-            "each, given the prompt and the tokens before it: 0 is certain, −0.69 is one half, −6.9 one in a thousand. "
-            "A rank of 1 means that no other token was likelier. Longer texts have lower sums.",
+            "The log-probability of a text is the sum over its tokens of the natural logarithm of what the model "
+            "gave each, given the prompt and the tokens before it: 0 is certain, −0.69 is one half, −6.9 one in a "
+            "thousand. A rank of 1 means that no other token was likelier. Longer texts have lower sums.",
         )
     )
 

@@ -118,7 +118,7 @@ def _model(facts: Facts) -> Prose:
     weights = listed(
         [f"{n} {'are' if not i else ''} of type {name}".replace("  ", " ") for i, (name, n) in enumerate(kinds)]
     )
-    named: Prose = (" (named ", Code(facts.config.model.path), " in the config)") if facts.config else ()
+    named: Prose = (" (in the config ", Code(facts.config.model.path.rpartition("/")[2]), ")") if facts.config else ()
     rest = ", ".join(
         f"{said} {model[key]:,}"
         for key, said in (("vocab_size", "vocabulary"), ("context_length", "context"))

@@ -87,10 +87,8 @@ def _lead() -> Paragraph:
     return Paragraph(
         (
             "The norm is the Euclidean length of a state. The mean cosine is taken over all pairs of different "
-            "rows: near 1 "
-            "all states point the same way, and differences between prompts are small beside what they share. "
-            "Neither says "
-            "what the states hold.",
+            "rows: near 1 all states point the same way, and differences between prompts are small beside what they "
+            "share. Neither says what the states hold.",
         )
     )
 

@@ -10,9 +10,10 @@ from pipelines.causal_trace.effects import Effect, Panel, average
 from pipelines.causal_trace.effects_table import read_effects
 from pipelines.causal_trace.heat_map import column_label, draw, picture
 from pipelines.causal_trace.pairs import CLEAN, CORRUPT, EVERYWHERE, stimulus_id
-from pipelines.causal_trace.runs import BASELINE, PATCHED, patch_id
+from pipelines.causal_trace.runs import BASELINE, PATCHED, control_id, patch_id
 from pipelines.causal_trace.tracing import EFFECTS, reads_right_to_left
 from pipelines.errors import VerifyError
+from pipelines.report.behaviour import slug
 from pipelines.report.blocks import (
     Block,
     Cells,
@@ -66,8 +67,8 @@ def read_trace(directory: Path) -> Trace:
         )  # fmt: skip
         if found != told:
             raise VerifyError(
-                f"{directory / EFFECTS}: the row of {name!r} has log-probabilities {told}, the two runs give {found}; "
-                "it was made from other runs or edited: run the causal trace again"
+                f"{directory / EFFECTS}: the row of {name!r} has log-probabilities {told}, the two runs give "
+                f"{found}; it was made from other runs or edited: run the causal trace again"
             )
     return Trace(baseline, patched, tuple(effects))
 
@@ -83,8 +84,17 @@ def traced(trace: Trace) -> Chapter:
     prompts = [row["prompt"] for row in trace.baseline.stimuli]
     blocks: list[Block] = [Paragraph(_lead(trace, pairs, panels))]
     if panels:
-        blocks += [_figure(panels, right_to_left=reads_right_to_left(prompts)), _table(panels)]
-    record = {"pairs": pairs, "patches": len(trace.effects), "panels": [_record(panel) for panel in panels]}
+        right_to_left = reads_right_to_left(prompts)
+        blocks += [_figure(site, panels, right_to_left=right_to_left) for site in dict.fromkeys(p.site for p in panels)]
+        blocks.append(_table(panels))
+    control = _control(trace)
+    blocks.append(Paragraph(_control_told(control)))
+    record = {
+        "control": control,
+        "pairs": pairs,
+        "patches": len(trace.effects),
+        "panels": [_record(panel) for panel in panels],
+    }
     return Chapter(
         Section("trace", "What came back when states were put back", tuple(blocks)), _summary(panels), record
     )
@@ -100,22 +110,41 @@ def _lead(trace: Trace, pairs: int, panels: Sequence[Panel]) -> Prose:
         "times, each time with the state of the clean prompt in place of its own at one site (", *named, "), one layer "
         "and one token (or, in the column ", Code(EVERYWHERE.label), ", at all tokens). ", Strong("Recovery"),
         " is the share of the difference in the log-probability of the clean answer that came back: (patched − "
-        "corrupt) / (clean − "
-        "corrupt), as sums over pairs. 100 % means that the state carries all that makes the difference; it can "
-        "exceed 100 % or be negative.",
+        "corrupt) / (clean − corrupt), as sums over pairs. 100 % means that the state carries all that makes the "
+        "difference; it can exceed 100 % or be negative.",
     )  # fmt: skip
 
 
-def _figure(panels: Sequence[Panel], *, right_to_left: bool) -> Figure:
+def _control(trace: Trace) -> dict[str, Any]:
+    """How near putting back the inputs of all layers at all tokens comes to the clean prompt, pair by pair."""
+    before, after = _scores(trace.baseline), _scores(trace.patched)
+    pairs = dict.fromkeys(one.pair for one in trace.effects)
+    apart = [abs(after[name] - before[stimulus_id(p, CLEAN)]) for p in pairs if (name := control_id(p)) in after]
+    return {"pairs": len(apart), "exact": apart.count(0.0), "max_difference": max(apart, default=None)}
+
+
+def _control_told(found: dict[str, Any]) -> Prose:
+    if not found["pairs"]:
+        return ("There is no control: no patch put the inputs of all layers back at all tokens.",)
+    return (
+        Strong("Control"),
+        ": with the inputs of all layers put back at all tokens the corrupt prompt must give what the clean one "
+        f"gives. It does so exactly for {found['exact']} of {count(found['pairs'], 'pair')}; the largest difference "
+        f"is {found['max_difference']:.2g} nats.",
+    )  # fmt: skip
+
+
+def _figure(site: str, all_panels: Sequence[Panel], *, right_to_left: bool) -> Figure:
+    panels = [panel for panel in all_panels if panel.site == site]
     figure = draw(panels, "", "", right_to_left=right_to_left)
     side = " Prompts are read from right to left: their first token stands at the right." if right_to_left else ""
-    alt = "Heat maps of recovery by layer and token. " + " ".join(_told(panel) for panel in panels)
+    alt = f"Heat maps of recovery at {site} by layer and token. " + " ".join(_told(panel) for panel in panels)
     caption: Prose = (
-        f"Recovery in %, by layer (first below) and token. Bold: tokens in which the two prompts differ.{side}",
-    )
-    return Figure(
-        "trace", "Recovery by layer and token", alt, caption, picture(figure, "svg"), picture(figure, "png"), paper=True
-    )
+        "Recovery in % at ", Code(site),
+        f", by layer (first below) and token. Bold: tokens in which the two prompts differ.{side}",
+    )  # fmt: skip
+    svg, png = (picture(figure, kind) for kind in ("svg", "png"))
+    return Figure(f"trace-{slug(site)}", f"Recovery at {site}", alt, caption, svg, png, paper=True)
 
 
 def _told(panel: Panel) -> str:
