@@ -52,7 +52,10 @@ class Timing:
 def write_outcome(
     run_dir: Path, plan: Plan, identity: RunIdentity, engine: EngineRecord, stimuli: PartFile, done: Sequence[Receipt]
 ) -> Manifest:
-    """Write `failures.jsonl`, if any, the data card, and then the manifest. Raises RunError if a sample has no receipt or two."""
+    """Write `failures.jsonl`, if any, the data card, and then the manifest.
+
+    Raises RunError if a sample has no receipt or two.
+    """
     ordered = sorted(done, key=lambda receipt: receipt.start)
     _check_cover(ordered, len(plan.samples))
     failed = write_failures(run_dir, plan, ordered)

@@ -83,6 +83,7 @@ def test_the_directory_is_as_promised(finished: Path) -> None:
     assert verify(finished).sound
     names = {path.name for path in finished.iterdir()}
     assert names == {
+        "README.md",
         "manifest.json",
         "config.yaml",
         "stimuli.parquet",
