@@ -29,7 +29,10 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "bench": ("ember.cli.bench:bench", "Time a model on this machine, beside what the machine can do."),
     "validate": ("ember.cli.validate:validate", "Compare every site of every layer with a reference."),
 }
-PLUGIN_HELP: Final = {"pipeline": "Run stimulus sets through a model: run, plan, status, verify, schema."}
+PLUGIN_HELP: Final = {
+    "pipeline": "Run stimulus sets through a model: run, plan, status, verify, schema.",
+    "probe": "Ask at which layers labels can be read from hidden states, next to controls.",
+}
 INTERRUPTED: Final = 130
 
 

@@ -1,0 +1,100 @@
+"""Cross-validation: predictions for every row by probes that have not seen it, its groups, or its part in choices.
+
+The inner folds of a test set are the other folds of the same partition. So the training set for (test i, compare on j)
+is also the one for (test j, compare on i), and half of the fits are spared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipelines.probes.design import Design, Linear, Rows, scores
+from pipelines.probes.lbfgs import Doubles
+from pipelines.probes.solvers import FITS
+from pipelines.probes.splits import Excluded, Folds, Key, outside
+from pipelines.probes.targets import Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One label under one split, with its control task."""
+
+    rows: Codes
+    """Rows of the design."""
+    codes: Codes
+    control: Codes
+    classes: int
+    folds: Folds
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a probe told of one target."""
+
+    predicted: Codes
+    """[rows] the class told by the probe that had the row in its test set."""
+    chosen: list[float] = field(default_factory=list)
+    """Strength of each test set, in the order of `Folds.keys`."""
+    converged: bool = True
+
+
+def cross_validate(design: Design, task: Task, probe: str, strengths: Sequence[float]) -> tuple[Outcome, Outcome]:
+    """Probe a label and its control task on the same folds and with the same strengths, chosen for the label."""
+    compared = _compare(design, task, probe, strengths) if len(strengths) > 1 else {}
+    targets = [task.codes, task.control]
+    own, control = outcomes = tuple(Outcome(np.full(len(task.rows), -1, np.int64)) for _ in targets)
+    for key in task.folds.keys:
+        test = task.folds.test_rows(key)
+        strength = strengths[_best(compared.get(key, []))]
+        fits = _fit(design, task, probe, task.folds.training_rows(outside(key)), targets, [strength])
+        for outcome, (model,) in zip(outcomes, fits, strict=True):
+            outcome.predicted[test] = scores(design.x[task.rows[test]], [model])[0].argmax(axis=1)
+            outcome.chosen.append(strength)
+            outcome.converged &= model.converged
+    return own, control
+
+
+def refit(design: Design, task: Task, probe: str, chosen: Sequence[float]) -> tuple[Linear, float]:
+    """Fit on all rows with the strength chosen most often (of equals the strongest), and return it too."""
+    strongest_first = sorted(set(chosen), reverse=probe == "ridge")
+    strength = max(strongest_first, key=list(chosen).count)
+    everything = np.arange(len(task.rows))
+    return _fit(design, task, probe, everything, [task.codes], [strength])[0][0], strength
+
+
+def _fit(
+    design: Design, task: Task, probe: str, rows: Rows, targets: Sequence[Codes], strengths: Sequence[float]
+) -> list[list[Linear]]:
+    training = design.training(task.rows[rows])
+    return FITS[probe](training, [codes[rows] for codes in targets], task.classes, strengths)
+
+
+Compared = dict[Key, list[Doubles]]
+"""For a test set, the accuracies [strengths] on each set that strengths are compared on."""
+
+
+def _compare(design: Design, task: Task, probe: str, strengths: Sequence[float]) -> Compared:
+    pairs: dict[Excluded, list[tuple[Key, Key]]] = {}
+    for key in task.folds.keys:
+        for other in task.folds.inner(key):
+            pairs.setdefault(outside(key, other), []).append((key, other))
+    found: dict[Key, dict[Key, Doubles]] = {}
+    for excluded, served in pairs.items():
+        rows = task.folds.training_rows(excluded)
+        models = _fit(design, task, probe, rows, [task.codes], strengths)[0]
+        judged = {other: _accuracies(design, task, other, models) for _, other in served}
+        for key, other in served:
+            found.setdefault(key, {})[other] = judged[other]
+    return {key: [by_set[other] for other in sorted(by_set)] for key, by_set in found.items()}
+
+
+def _accuracies(design: Design, task: Task, key: Key, models: list[Linear]) -> Doubles:
+    test = task.folds.test_rows(key)
+    told = scores(design.x[task.rows[test]], models)
+    return np.array([np.mean(one.argmax(axis=1) == task.codes[test]) for one in told])
+
+
+def _best(accuracies: list[Doubles]) -> int:
+    """Place of the strength with the best mean accuracy; of equals the first, which is the strongest."""
+    return int(np.mean(accuracies, axis=0).argmax()) if accuracies else 0

@@ -1,0 +1,161 @@
+"""What came out: one record for each label, split, probe and matrix, with its controls and intervals."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipelines.probes.config import ProbeConfig, split_name
+from pipelines.probes.metrics import ClassCounts, Interval, Resampling, Right, accuracy, count, macro_f1, margin
+from pipelines.probes.problems import Problem
+from pipelines.probes.splits import outside
+from pipelines.probes.targets import Codes, generator
+from pipelines.probes.tasks import BASELINES, Arrays, Source
+
+NONE = Interval(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row of results.parquet."""
+
+    label: str
+    split: str
+    probe: str
+    features: str
+    """states, characters, tokens, or majority."""
+    source: Source
+    classes: int
+    rows: int
+    groups: int
+    test_sets: int
+    accuracy: Interval
+    macro_f1: Interval
+    control_accuracy: float
+    """Of the control task, on the same folds and with the same strengths."""
+    majority_accuracy: float
+    characters_accuracy: float
+    tokens_accuracy: float
+    margin: Interval
+    """Accuracy above the best of the four controls, with a 99 % interval; of states only."""
+    code_bits: float
+    """Online code length of the labels; NaN where two fields are held out, and for probes other than logistic."""
+    control_code_bits: float
+    uniform_bits: float
+    strengths: tuple[float, ...]
+    converged: bool
+    unseen: int
+    """Rows whose class no training row had."""
+    revealed: float
+    counts: ClassCounts
+
+    @property
+    def selectivity(self) -> float:
+        """Accuracy above that of the control task."""
+        return self.accuracy.value - self.control_accuracy
+
+    @property
+    def above_controls(self) -> bool:
+        """Whether the 99 % interval of the margin lies above zero."""
+        return self.margin.low > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Controls:
+    """What a problem's probes are held against."""
+
+    majority: Codes
+    """Predictions."""
+    baselines: dict[str, Codes]
+    unseen: int
+
+    def right(self, codes: Codes) -> list[Right]:
+        """Rows that each control has right."""
+        return [predicted == codes for predicted in (self.majority, *self.baselines.values())]
+
+
+def make_results(config: ProbeConfig, problem: Problem, place: int, found: Mapping[Source, Arrays]) -> Iterator[Result]:
+    """Results of one problem (the one at `place`): baselines first, then states in the order of `found`."""
+    task = problem.task
+    random = generator(config.seed, "draws", problem.label, split_name(problem.split))
+    draws = Resampling(problem.groups, config.draws, random)
+    controls = _controls(problem, place, found)
+    majority = {"predicted": controls.majority.astype(np.int16)}
+    yield _result(problem, Source("characters"), "majority", "majority", majority, controls, draws)
+    for source, arrays in found.items():
+        mine = {name.removeprefix(f"{place}."): a for name, a in arrays.items() if name.startswith(f"{place}.")}
+        probes = dict.fromkeys(name.partition(".")[0] for name in mine if name.endswith(".predicted"))
+        for probe in probes:
+            told = {name.removeprefix(f"{probe}."): a for name, a in mine.items() if name.startswith(f"{probe}.")}
+            if probe == "logistic" and "bits" in mine:
+                told["bits"] = mine["bits"]
+            yield _result(problem, source, source.features, probe, told, controls, draws)
+    assert len(task.rows), "a problem has rows"
+
+
+def _controls(problem: Problem, place: int, found: Mapping[Source, Arrays]) -> _Controls:
+    task = problem.task
+    majority, unseen = np.full(len(task.rows), -1, np.int64), 0
+    for key in task.folds.keys:
+        test, training = task.folds.test_rows(key), task.folds.training_rows(outside(key))
+        there = np.bincount(task.codes[training], minlength=task.classes)
+        majority[test] = there.argmax()
+        unseen += int((there[task.codes[test]] == 0).sum())
+    told: dict[str, Codes] = {
+        name: found[Source(name)][f"{place}.logistic.predicted"].astype(np.int64) for name in BASELINES
+    }
+    return _Controls(majority, told, unseen)
+
+
+def _result(
+    problem: Problem, source: Source, features: str, probe: str, told: Arrays, controls: _Controls, draws: Resampling
+) -> Result:
+    task = problem.task
+    predicted = told["predicted"].astype(np.int64)
+    tested = predicted >= 0
+    codes = task.codes
+    right = predicted == codes
+    control = told["control"].astype(np.int64) == task.control if "control" in told else None
+    others = [float(one.mean()) for one in controls.right(codes)]
+    bits = told.get("bits", np.full(2, math.nan))
+    assert tested.all(), "every row is in a test set"
+    return Result(
+        label=problem.label,
+        split=split_name(problem.split),
+        probe=probe,
+        features=features,
+        source=source,
+        classes=task.classes,
+        rows=len(codes),
+        groups=_groups(problem),
+        test_sets=len(task.folds.keys),
+        accuracy=accuracy(right, draws),
+        macro_f1=macro_f1(codes, predicted, task.classes, draws),
+        control_accuracy=math.nan if control is None else float(control.mean()),
+        majority_accuracy=others[0],
+        characters_accuracy=others[1],
+        tokens_accuracy=others[2],
+        margin=NONE
+        if control is None or features != "states"
+        else margin(right, [*controls.right(codes), control], draws),
+        code_bits=float(bits[0]),
+        control_code_bits=float(bits[1]),
+        uniform_bits=len(codes) * math.log2(task.classes),
+        strengths=_listed(told, "chosen"),
+        converged=bool(told["converged"][0]) if "converged" in told else True,
+        unseen=controls.unseen,
+        revealed=problem.revealed,
+        counts=count(codes, predicted, task.classes),
+    )
+
+
+def _groups(problem: Problem) -> int:
+    """Combinations of groups that are held out whole."""
+    return int(np.unique(np.stack(problem.groups), axis=1).shape[1])
+
+
+def _listed(told: Arrays, name: str) -> tuple[float, ...]:
+    """Strengths chosen in each test set; none where a probe has nothing to choose."""
+    values: Sequence[float] = told[name].tolist() if name in told else []
+    return tuple(value for value in values if value > 0)

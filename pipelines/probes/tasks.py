@@ -1,0 +1,206 @@
+"""What a worker does: all labels, splits and probes on one matrix, with one BLAS thread; results go to one file.
+
+A task depends on nothing but the plan and the run, so its bits do not depend on the number of workers.
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ember.errors import InputError
+from pipelines import placing
+from pipelines.errors import RunError
+from pipelines.probes.config import StrengthsConfig
+from pipelines.probes.design import Design, Matrix
+from pipelines.probes.fitting import Task, cross_validate, refit
+from pipelines.probes.mdl import code_lengths
+from pipelines.probes.problems import Problem, Stimuli
+from pipelines.probes.splits import Folds
+from pipelines.probes.targets import Codes
+from pipelines.probes.texts import character_features, token_features
+from pipelines.reading import load
+
+Features = Literal["states", "characters", "tokens"]
+BASELINES: Final[tuple[Features, ...]] = ("characters", "tokens")
+PROBLEMS: Final = "problems.npz"
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A matrix of features."""
+
+    features: Features
+    capture: str = ""
+    site: str = ""
+    layer: int = -1
+    position: str = ""
+    width: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name of its results' file."""
+        return f"{self.capture}-{self.site}-{self.layer}" if self.features == "states" else self.features
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTask:
+    """One matrix to probe."""
+
+    run_dir: str
+    folder: str
+    """Where problems are read from and results go."""
+    source: Source
+    probes: tuple[str, ...]
+    strengths: tuple[tuple[str, tuple[float, ...]], ...]
+    """By probe, the strongest first."""
+
+    @property
+    def result(self) -> Path:
+        """The file of its results."""
+        return Path(self.folder) / f"{self.source.name}.npz"
+
+
+def make_task(
+    run_dir: Path, folder: Path, source: Source, probes: Sequence[str], strengths: StrengthsConfig
+) -> ProbeTask:
+    """Make the task of a matrix; baselines are told by logistic regression alone."""
+    used = tuple(probes) if source.features == "states" else ("logistic",)
+    listed = tuple((probe, strengths.of(probe)) for probe in dict.fromkeys((*used, "logistic")))
+    return ProbeTask(str(run_dir.absolute()), str(folder.absolute()), source, used, listed)
+
+
+def write_problems(folder: Path, problems: Sequence[Problem], stimuli: Stimuli) -> None:
+    """Write what tasks share."""
+    arrays: Arrays = {"samples": stimuli.samples}
+    told = []
+    for i, one in enumerate(problems):
+        arrays |= {
+            f"{i}.rows": one.task.rows,
+            f"{i}.codes": one.task.codes,
+            f"{i}.control": one.task.control,
+            f"{i}.assigned": one.task.folds.assigned,
+        }
+        if one.order is not None:
+            arrays[f"{i}.order"] = one.order
+        first = all(earlier.label != one.label for earlier in problems[:i])
+        told.append({"classes": one.task.classes, "folds": one.task.folds.count, "keep": first})
+    arrays["told"] = np.frombuffer(json.dumps(told).encode(), np.uint8)
+    write_arrays(folder / PROBLEMS, arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    task: Task
+    order: Codes | None
+    keep: bool
+    """Whether weights are kept: once for each label."""
+
+
+def _read_problems(folder: Path) -> tuple[Codes, list[_Given]]:
+    arrays = read_arrays(folder / PROBLEMS)
+    given = []
+    for i, one in enumerate(json.loads(arrays["told"].tobytes())):
+        rows, codes, control, assigned = (arrays[f"{i}.{name}"] for name in ("rows", "codes", "control", "assigned"))
+        task = Task(rows, codes, control, one["classes"], Folds(assigned, one["folds"]))
+        given.append(_Given(task, arrays.get(f"{i}.order"), one["keep"]))
+    return arrays["samples"], given
+
+
+def run_task(task: ProbeTask) -> str:
+    """Probe one matrix and write what came out; returns the name of its source."""
+    with threadpool_limits(1):
+        samples, given = _read_problems(Path(task.folder))
+        try:
+            design = Design(_features(task, samples))
+        except InputError as error:
+            raise InputError(f"{task.source.name}: {error}") from error
+        arrays: Arrays = {"width": np.array([design.width])}
+        for i, one in enumerate(given):
+            arrays |= {f"{i}.{name}": found for name, found in _probe(design, one, task).items()}
+        write_arrays(task.result, arrays)
+    return task.source.name
+
+
+def _features(task: ProbeTask, samples: Codes) -> Matrix:
+    """Features [stimuli, width] in the order of the problems' rows."""
+    run, source = load(task.run_dir, partial=True), task.source
+    if source.features == "states":
+        rows = run.rows(site=source.site, layer=source.layer, capture=source.capture)
+        here = np.array(rows["sample_index"].to_pylist(), np.int64)
+        matrix = run.matrix(site=source.site, layer=source.layer, capture=source.capture)
+        if np.array_equal(here, samples):
+            return matrix
+        place = np.argsort(here, kind="stable")
+        chosen: Matrix = matrix[place[np.searchsorted(here[place], samples)]]
+        return chosen
+    stimuli = run.stimuli
+    column = "prompt" if source.features == "characters" else "token_ids"
+    index = {sample: row for row, sample in enumerate(stimuli["sample_index"].to_pylist())}
+    listed = stimuli[column].to_pylist()
+    found = [listed[index[sample]] for sample in samples.tolist()]
+    return character_features(found) if source.features == "characters" else token_features(found)
+
+
+def _probe(design: Design, given: _Given, task: ProbeTask) -> Arrays:
+    out: Arrays = {}
+    strengths = dict(task.strengths)
+    for probe in task.probes:
+        own, control = cross_validate(design, given.task, probe, strengths[probe])
+        out |= {
+            f"{probe}.predicted": own.predicted.astype(np.int16),
+            f"{probe}.control": control.predicted.astype(np.int16),
+            f"{probe}.chosen": np.array(own.chosen),
+            f"{probe}.converged": np.array([own.converged and control.converged]),
+        }
+        if given.keep and task.source.features == "states":
+            model, strength = refit(design, given.task, probe, own.chosen)
+            weights, bias = model.in_units_of(design)
+            kept: Arrays = {"weights": weights.T.astype(np.float32), "bias": bias, "strength": np.array([strength])}
+            out |= {f"{probe}.{name}": values for name, values in kept.items()}
+    if given.order is not None:
+        targets = [given.task.codes, given.task.control]
+        found = code_lengths(design, given.task.rows, targets, given.task.classes, given.order, strengths["logistic"])
+        out["bits"] = np.array(found)
+    return out
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write a .npz file, whole or not at all."""
+    data = sum(values.nbytes for values in arrays.values())
+    staged = path.with_name(f".{path.name}-{os.getpid()}")
+    with placing.disk_errors(path.parent, f"cannot write {path.name}", data):
+        with staged.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Read a .npz file; raises RunError for one that cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        raise RunError(f"{path} cannot be read ({error}); delete it and run the same command again") from error
+
+
+def finished(path: Path) -> bool:
+    """Whether a result stands and can be read."""
+    if not path.is_file():
+        return False
+    try:
+        with zipfile.ZipFile(path) as found:
+            return found.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
