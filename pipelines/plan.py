@@ -26,7 +26,7 @@ from pipelines.plan_checks import notes_on, refuse_unfit
 from pipelines.scoring import extra_rows, plan_scores, score_notes
 from pipelines.stimuli import build_set
 from pipelines.stimuli.checks import find
-from pipelines.stimuli.record import Stimulus
+from pipelines.stimuli.record import Stimulus, StimulusSet
 from pipelines.tokenized import Offsets, special_ids, tokenize
 
 if TYPE_CHECKING:
@@ -178,13 +178,13 @@ def open_source(config: "RunConfig") -> ModelSource:
     return ModelSource(path, file, read_model(file), tokenizer)
 
 
-def make_plan(config: "RunConfig") -> Plan:
-    """Make the plan of a run.
+def make_plan(config: "RunConfig", stimuli: StimulusSet | None = None) -> Plan:
+    """Make the plan of a run; `stimuli` are used in place of those that the config describes.
 
     Raises ConfigError naming the stimuli that cannot be run: without tokens, over the context, without the span.
     """
     source = open_source(config)
-    found = build_set(config)
+    found = stimuli or build_set(config)
     parse_special = config.tokenizer.parse_special
     tokenized = tokenize(found.stimuli, source.tokenizer, parse_special=parse_special)
     max_tokens = config.generate.max_tokens if config.generate else 0

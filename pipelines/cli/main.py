@@ -17,6 +17,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
         "pipelines.cli.causal_trace:causal_trace",
         "Put single states of one prompt back into another, and see what comes back.",
     ),
+    "reproduce": ("pipelines.cli.reproduce:reproduce", "Make a finished run anew, and say what differs first."),
     "export": ("pipelines.cli.export:export", "Write a finished run as NumPy arrays or CSV."),
     "schema": ("pipelines.cli.schema:schema", "Print the JSON schema of the configuration."),
 }
