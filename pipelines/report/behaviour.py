@@ -25,6 +25,7 @@ from pipelines.report.blocks import (
     Strong,
     Table,
     count,
+    listed,
     percent,
 )
 from pipelines.report.facts import Column, Facts
@@ -36,6 +37,15 @@ FEW_GROUPS: Final = 5
 """Fewer groups than this give no bootstrap interval worth its name."""
 CROSSED: Final = 15
 """Most classes of a label that is crossed with another in a heat map."""
+
+RULES: Final = {
+    "exact": "is the expected text", "prefix": "begins with the expected text", "contains": "contains the expected "
+    "text",
+}  # fmt: skip
+STEPS: Final = {
+    "trim": "without white space around them", "nfc": "in NFC", "strip_diacritics": "without marks",
+    "strip_tatweel": "without tatweel",
+}  # fmt: skip
 
 Bools = NDArray[np.bool_]
 
@@ -83,19 +93,16 @@ def _summary(whole: Share) -> Prose:
 
 
 def _lead(facts: Facts, whole: Share) -> Paragraph:
-    rules = {row["expect_mode"] for row, use in zip(facts.answers, facts.judged, strict=True) if use}
-    said = {
-        "exact": "is the expected text",
-        "prefix": "begins with the expected text",
-        "contains": "contains the expected text",
-    }
-    rule = " or ".join(said[name] for name in said if name in rules)
-    raw = sum(row["match_raw"] for row, use in zip(facts.answers, facts.judged, strict=True) if use)
+    judged = [row for row, use in zip(facts.answers, facts.judged, strict=True) if use]
+    rule = listed([RULES[name] for name in RULES if any(row["expect_mode"] == name for row in judged)], "or")
+    steps = (facts.manifest.origin.generation or {}).get("normalize", ["trim"])
+    done = listed([STEPS.get(step, step) for step in steps])
+    raw = sum(row["match_raw"] for row in judged)
     return Paragraph(
         (
-            f"An answer counts as right if, white space around both trimmed, it {rule}. {whole.right} of {whole.n} "
-            f"are; {raw} also without trimming. Nothing else was done to the texts: another spelling of the same "
-            "word counts as wrong.",
+            f"An answer counts as right if, once both texts are compared {done}, it {rule}. {whole.right} of "
+            f"{whole.n} are right; {raw} also as they stand. Nothing else was done to the texts: another spelling of "
+            "the same word counts as wrong.",
         )
     )
 

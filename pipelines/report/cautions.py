@@ -1,5 +1,6 @@
 """What to be careful about, and what the run cannot show because it is absent from it."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
@@ -65,6 +66,8 @@ def _trust(facts: Facts) -> Iterator[Prose]:
         yield ("The smoke guard was off: nothing in this run shows that the model predicts better than chance.",)
     elif not guard.get("passed", True):
         yield ("The model’s predictions on its own prompts are near chance.",)
+    elif guard.get("nll", 0.0) >= guard.get("ln_vocab", math.inf):
+        yield ("The model predicts its prompts no better than guessing would: they may be of a kind it never read.",)
     if manifest.origin.numerics.get("contract") == 1:
         yield (
             "Contract 1: states may differ by rounding (about 1e-6 of their size) from those of a run that computes "

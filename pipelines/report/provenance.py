@@ -96,7 +96,9 @@ def _prompts(facts: Facts) -> Prose:
     failed = len(manifest.failed_samples)
     lengths = [row["n_tokens"] for row in stimuli]
     templates = dict.fromkeys(row["template"] for row in stimuli if row["template"])
-    made: Prose = (f" They follow {count(len(templates), 'template')}.",) if templates else ()
+    following = sum(bool(row["template"]) for row in stimuli)
+    who = "They" if following == len(stimuli) else f"{following:,} of them"
+    made: Prose = (f" {who} follow {count(len(templates), 'template')}.",) if templates else ()
     labels = [column for column in facts.columns if column.name != "template"]
     told: list[Any] = []
     for column in labels[:8]:
