@@ -19,8 +19,10 @@ SIZE: Final = 768
 REPEATS: Final = 5
 EFFICIENCY: Final = 0.8
 """Share of the multiply's speed that a prefill reached (docs/benchmarks.md, one thread)."""
-BYTES_PER_SECOND: Final = 8e9
-"""Decoded weights that one core reads while decoding a token; decoding is bound by memory, not by arithmetic."""
+DECODE_EFFICIENCY: Final = 0.45
+"""The same while many prompts are continued in lockstep, with weights left packed."""
+BYTES_PER_SECOND: Final = 15e9
+"""Packed weights that one core reads while few prompts are continued: then memory decides, not arithmetic."""
 STARTUP_SECONDS: Final = 6.0
 """Starting a cluster, opening the model and the last hashes; configs/roots.yaml on a quiet machine."""
 
@@ -46,8 +48,8 @@ def estimate_duration(plan: Plan, workers: int) -> Duration:
     prefill = 2.0 * (rows * layers + needs_head * head) / (speed * EFFICIENCY)
     steps = len(plan.units) * plan.max_tokens
     tokens = len(plan.samples) * plan.max_tokens
-    reading = steps * 4.0 * (layers + head) / (BYTES_PER_SECOND * math.sqrt(threads))
-    decode = max(reading, 2.0 * tokens * (layers + head) / (speed * EFFICIENCY))
+    reading = steps * _stored_bytes(plan) / (BYTES_PER_SECOND * math.sqrt(threads))
+    decode = max(reading, 2.0 * tokens * (layers + head) / (speed * DECODE_EFFICIENCY))
     shared = max(1, min(workers, len(plan.units)))
     return Duration(STARTUP_SECONDS + (prefill + decode) / shared, speed, prefill / shared, decode / shared)
 
@@ -76,10 +78,20 @@ def in_words(seconds: float) -> str:
 
 def _elements(plan: Plan) -> tuple[int, int]:
     """Weights that every row meets, and weights of the head."""
+    layers, head = _matrices(plan)
+    return sum(map(_count, layers)), _count(head)
+
+
+def _stored_bytes(plan: Plan) -> int:
+    """Bytes of the same, as the file holds them."""
+    layers, head = _matrices(plan)
+    return sum(info.nbytes for info in (*layers, head))
+
+
+def _matrices(plan: Plan) -> tuple[list[TensorInfo], TensorInfo]:
     tensors = plan.source.file.tensors
-    matrices = sum(_count(info) for name, info in tensors.items() if name.startswith("blk.") and len(info.shape) == 2)
-    head = tensors.get("output.weight") or tensors["token_embd.weight"]
-    return matrices, _count(head)
+    layers = [info for name, info in tensors.items() if name.startswith("blk.") and len(info.shape) == 2]
+    return layers, tensors.get("output.weight") or tensors["token_embd.weight"]
 
 
 def _count(info: TensorInfo) -> int:

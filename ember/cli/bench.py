@@ -134,7 +134,7 @@ def _lines(told: dict[str, Any]) -> list[str]:
     memory = told["private_bytes"]
     return [
         f"{told['model']} ({told['architecture']}, {told['layers']} layers of {told['hidden_size']}, {types})",
-        f"{numerics['route']} route, {numerics['blas_threads']} threads on {numerics['cpu']['model']}, {blas}, "
+        f"{numerics['route']} route, {_threads(numerics)} on {numerics['cpu']['model']}, {blas}, "
         f"weights {told['kernels']['weights']}",
         "",
         f"{'':28}{'median':>12}  least to most",
@@ -151,6 +151,11 @@ def _lines(told: dict[str, Any]) -> list[str]:
         *([] if memory is None else [f"{'private memory':28}{memory / 1e6:>9.0f} MB"]),
         *_run_line(told.get("run")),
     ]
+
+
+def _threads(numerics: dict[str, Any]) -> str:
+    count = numerics["blas_threads"]
+    return f"{count} thread{'s' * (count > 1)}"
 
 
 def _figure(told: dict[str, Any], label: str, name: str, scale: float = 1, unit: str = "tok/s") -> str:

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 
 from tests.bench import memory
-from tests.bench.rounds import ROOT
-from tests.bench.setting import Ratio, Row, Setting, ratio
+from tests.bench.rounds import ROOT, Contender, measure
+from tests.bench.setting import Ratio, Row, Setting, as_line, ratio
 from tests.bench.states import encoded
 from tests.bench.worker import UNSET
 from tests.bench.workload import texts
@@ -149,14 +149,30 @@ def workers_row(setting: Setting) -> Row:
         lines[f"{label}, units"] = _line(units[count], setting.crowd, "prompts")
         lines[f"{label}, whole command"] = _line(whole[count], setting.crowd, "prompts")
     many = f"{setting.threads} workers"
+    lines |= (alone := _products_alone(setting))
     ratios = [
         ratio(f"{many} / 1 worker, {what}", lines[f"{many}, {what}"], lines[f"1 worker, {what}"], wanted, cpu=False)
         for what, wanted in (("units", 1.8), ("whole command", None))
     ]
+    one, several = alone.values()
+    ratios.append(ratio("what the machine gives: matrix products alone", several, one, cpu=False))
     return Row(
         "workers", f"`ember pipeline run` of {setting.crowd} prompts, every layer's last token, {setting.model.name}",
         lines, ratios,
     )  # fmt: skip
+
+
+def _products_alone(setting: Setting) -> dict[str, dict[str, Any]]:
+    """The matrix products of the templated prompts in one process, and in several with their share of them."""
+    prompts = encoded(setting, texts(setting.prompts))
+    request = {"peer": "ceiling", "model": str(setting.model.resolve()), "threads": 1, "shared": False}
+    contenders = [
+        Contender(f"matrix products alone, {count} process{'es' * (count > 1)}", sys.executable, given, count)
+        for count in (1, setting.threads)
+        for given in [request | {"prompts": prompts}]
+    ]
+    tokens = sum(map(len, prompts))
+    return {label: as_line(timing, tokens) for label, timing in measure(contenders, setting.rounds).items()}
 
 
 def _write_prompts(path: Path, prompts: Sequence[str]) -> None:

@@ -140,7 +140,7 @@ def test_a_table_for_people_with_the_time_of_a_run(capfdbinary) -> None:
     ):
         assert any(line.startswith(label) for line in out.splitlines())
     assert out.splitlines()[-1].startswith("roots: 480 prompts, ")
-    assert "1 threads on" in out
+    assert "1 thread on" in out
 
 
 def test_company_and_spread_deserve_a_warning() -> None:

@@ -34,7 +34,16 @@ def test_time_follows_rows_workers_and_tokens(tmp_path, monkeypatch) -> None:
     two = duration.estimate_duration(planned, 2)
     assert two.prefill_seconds == pytest.approx(one.prefill_seconds / min(2, len(planned.units)))
     generating = duration.estimate_duration(plan(tmp_path, "generate: {max_tokens: 5}"), 1)
-    assert generating.decode_seconds == pytest.approx(2 * 3 * 5 * (layers + 512 * 64) / 0.8e6)
+    assert generating.decode_seconds == pytest.approx(2 * 3 * 5 * (layers + 512 * 64) / 0.45e6)
+
+
+def test_few_prompts_wait_for_packed_weights_to_be_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(duration, "multiply_speed", lambda threads: 1e15)
+    planned = plan(tmp_path, "generate: {max_tokens: 5}")
+    tensors = planned.source.file.tensors
+    head = tensors.get("output.weight") or tensors["token_embd.weight"]
+    stored = head.nbytes + sum(t.nbytes for n, t in tensors.items() if n.startswith("blk.") and len(t.shape) == 2)
+    assert duration.estimate_duration(planned, 1).decode_seconds == pytest.approx(5 * stored / 15e9)
 
 
 def test_the_multiply_is_measured() -> None:
