@@ -22,6 +22,8 @@ from ember.bench import (
 )
 from ember.cli.main import cli, run
 from ember.errors import InputError
+from tests.foundry.families import tiny_family
+from tests.foundry.families_cases import PLAIN
 from tests.foundry.tiny import tiny_llama
 
 NANO = "builtin:sarf-nano"
@@ -102,6 +104,14 @@ def test_everything_is_measured_and_has_a_share() -> None:
     assert found.private_bytes is None or found.private_bytes > 1e6
     with pytest.raises(InputError, match="prompts 0"):
         measure(ember.open(NANO), prompts=0)
+
+
+@pytest.mark.parametrize("family", PLAIN)
+def test_every_family_can_be_timed(tmp_path: Path, family: str) -> None:
+    model = ember.open(tiny_family(tmp_path / "m.gguf", PLAIN[family]), threads=1)
+    found = measure(model, prompts=2, repeats=1)
+    assert min(found.shares.values()) > 0
+    assert found.rows == 12 + 2 * 16
 
 
 def test_a_run_is_estimated_from_its_plan() -> None:
