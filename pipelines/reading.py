@@ -3,6 +3,7 @@
     run = pipelines.load("outputs/roots")
     X = run.matrix(site="after_layer", layer=7)          # [stimuli, hidden] float32, in the order of run.stimuli
     y = run.stimuli["label_root"].to_pylist()
+    run.to_pandas()                                      # stimuli, labels, continuations; also to_polars(), duckdb()
 
 Needs no model and no engine.
 """
@@ -18,12 +19,13 @@ from numpy.typing import NDArray
 
 from ember.errors import InputError
 from ember.sites import NO_LAYER, SITES
-from pipelines import tables
+from pipelines import frames, tables
 from pipelines.columns import numbers
 from pipelines.errors import RunError
 from pipelines.findings import Finding, read_findings
 from pipelines.manifest import MANIFEST, CaptureRecord, Manifest, read_manifest
 from pipelines.parts import ATTENTION, EXPERIMENTS, STIMULI, confined
+from pipelines.rows import LABEL_PREFIX
 from pipelines.verify import verify as verify_run
 
 
@@ -132,6 +134,39 @@ class Run:
         """Return the columns beside the vectors as an Arrow table, row for row with `matrix` of the same arguments."""
         chosen, number = self._select(site, layer, capture)
         return tables.joined([_rows(pick) for pick in self._picks(chosen, number, step)], tables.index_schema())
+
+    def table(
+        self, *, site: str | None = None, layer: int | None = None, capture: str | None = None, step: int | None = -1
+    ) -> tables.Table:
+        """Return one Arrow table of what belongs together.
+
+        Without `site`: the stimuli, a row each, beside their continuations and scores, if there are any (new tokens are
+        called `new_token_ids`). With `site`, `layer` and the rest as in `matrix`: its rows, the labels, template and
+        text of each row's stimulus, and the vector as `activation`.
+        """
+        stimuli = self.stimuli
+        if site is None:
+            answers = self.generations
+            names = [{"token_ids": "new_token_ids"}.get(name, name) for name in answers.column_names]
+            return tables.beside(stimuli, answers.rename_columns(names)) if answers.num_rows else stimuli
+        rows = self.rows(site=site, layer=layer, capture=capture, step=step)
+        known = tables.column(stimuli, "sample_index")
+        which = np.searchsorted(known, tables.column(rows, "sample_index")).astype(np.int64)
+        told = [n for n in stimuli.column_names if n.startswith(LABEL_PREFIX) or n in ("template", "prompt")]
+        values = self.matrix(site=site, layer=layer, capture=capture, step=step)
+        return tables.beside(rows, stimuli.select(told), which).append_column(tables.VALUES, tables.vectors(values))
+
+    def to_pandas(self, **chosen: Any) -> Any:
+        """Return `table` of the same arguments as a pandas DataFrame."""
+        return frames.pandas_frame(self.table(**chosen))
+
+    def to_polars(self, **chosen: Any) -> Any:
+        """Return `table` of the same arguments as a polars DataFrame."""
+        return frames.polars_frame(self.table(**chosen))
+
+    def duckdb(self) -> Any:
+        """Return a DuckDB connection with a view for each table of the run, read from its files as queries need."""
+        return frames.database(self.directory, self.manifest)
 
     def _table(self, name: str, schema: Any) -> tables.Table:
         paths = [confined(self.directory, part) for part in self.manifest.parts_of(name)]

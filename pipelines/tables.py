@@ -270,6 +270,22 @@ def same_texts(texts: Any, reference: Any, rows: NDArray[Any]) -> bool:
     return bool(texts.combine_chunks().equals(reference.combine_chunks().take(numbers(rows))))
 
 
+def vectors(values: NDArray[np.float32]) -> Any:
+    """Return a matrix [rows, width] as an Arrow array of vectors, without a copy."""
+    field = pa.field("element", pa.float32(), nullable=False)
+    kind = pa.list_(field, values.shape[1])
+    return pa.FixedSizeListArray.from_arrays(numbers(values.reshape(-1)), type=kind)
+
+
+def beside(left: Table, right: Table, rows: NDArray[Any] | None = None) -> Table:
+    """Return `left` with those columns of `right` that it lacks; `rows` says which row of `right` stands at each."""
+    more = [name for name in right.column_names if name not in left.column_names]
+    chosen = right.select(more) if rows is None else right.select(more).take(numbers(rows))
+    for name in more:
+        left = left.append_column(chosen.schema.field(name), chosen[name])
+    return left
+
+
 def joined(found: Sequence[Table], schema: Any) -> Table:
     """Return tables as one; `schema` is that of none at all."""
     return pa.concat_tables(found) if found else schema.empty_table()
