@@ -53,8 +53,8 @@ def test_no_text_of_the_user_becomes_mathematics_or_markup(report: Report) -> No
     svg = report.figures["right-by-1-kind.svg"]
     # Matplotlib keeps the texts that it drew as comments, escaped; none of them reaches the page.
     assert b"<img" not in svg
-    assert "alert" in svg.decode()
-    assert "alert" not in inline_svg(svg, "x")
+    assert b"&lt;img" in svg
+    assert "img" not in inline_svg(svg, "x")
 
 
 # --- what is absent ---------------------------------------------------------------------------------------------------
@@ -182,8 +182,8 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A causal trace of one pair."""
     out = tmp_path_factory.mktemp("trace") / "trace"
     pair = {
-        "pair": "كتب", "clean": "اسم الفاعل من الجذر ك ت ب:", "corrupt": "اسم الفاعل من الجذر ر ت ب:", "group": "radical",
-        "expected": " كَاتِب",
+        "pair": "كتب", "clean": "اسم الفاعل من الجذر ك ت ب:", "corrupt": "اسم الفاعل من الجذر ر ت ب:",
+        "group": "radical", "expected": " كَاتِب",
     }  # fmt: skip
     told: dict[str, Any] = {
         "schema": "ember.causal-trace/v1", "name": "one", "model": {"path": "builtin:sarf-nano"}, "layers": [0, 2, 4],

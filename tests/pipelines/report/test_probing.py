@@ -1,0 +1,174 @@
+"""Probes in a report: numbers that stand in results.parquet, verdicts, refusals, and probes that are not this run's."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import pipelines
+from pipelines.errors import VerifyError
+from pipelines.placing import sha256_file
+from pipelines.probes import ProbeConfig, probe
+from pipelines.report import make_report
+from pipelines.report.probing import best_control, layers_said
+
+LAYERS = (0, 1, 2, 3, 4)
+
+
+def row(label: str, split: str, layer: int, accuracy: float, **more: Any) -> dict[str, Any]:
+    """One row of results.parquet; a margin of the best control follows from the others."""
+    controls = {"control_accuracy": 0.2, "majority_accuracy": 0.3, "characters_accuracy": 0.4, "tokens_accuracy": 0.1}
+    margin = accuracy - 0.4
+    told = {
+        "label": label, "split": split, "probe": "logistic", "features": "states", "capture": "after_layer",
+        "site": "after_layer", "layer": layer, "position": "last", "width": 128, "classes": 3, "rows": 18, "groups": 6,
+        "test_sets": 5, "unseen": 0, "accuracy": accuracy, "accuracy_low": accuracy - 0.1,
+        "accuracy_high": min(1.0, accuracy + 0.1), "macro_f1": accuracy - 0.05, "macro_f1_low": 0.0,
+        "macro_f1_high": 1.0, "margin": margin, "margin_low": margin - 0.2, "margin_high": margin + 0.2, **controls,
+        "selectivity": accuracy - 0.2, "code_bits": 20.0 - layer, "control_code_bits": 40.0, "uniform_bits": 28.5,
+        "revealed": 0.0, "above_controls": margin > 0.2, "converged": True,
+    }  # fmt: skip
+    return told | more
+
+
+def plant(directory: Path, rows: list[dict[str, Any]], **more: Any) -> Path:
+    """Put probes with the given rows beside a run."""
+    folder = directory / "probes"
+    folder.mkdir(exist_ok=True)
+    path = folder / "results.parquet"
+    pd.DataFrame(rows).to_parquet(path)
+    manifest = {
+        "schema_version": "ember.probe-results/v1",
+        "run": {
+            "name": "small",
+            "semantic_hash": pipelines.load(directory).manifest.semantic_hash,
+            "failed_samples": 0,
+        },
+        "plan": {"seed": 7},
+        "files": [{"path": "results.parquet", "sha256": sha256_file(path)}],
+        "refusals": [{"label": "root", "split": "root-heldout", "reason": "every class occurs in one </p> root only"}],
+        "untrained_baseline": "not measured: weights are not shuffled by this version",
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest | more), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run(small: Path, tmp_path: Path) -> Path:
+    """A copy of the small run."""
+    return Path(shutil.copytree(small, tmp_path / "run"))
+
+
+def test_verdicts_and_numbers_are_those_of_the_results(run: Path) -> None:
+    accuracies = (0.3, 0.5, 0.7, 0.9, 0.8)
+    rows = [row("pattern", "root-heldout", layer, a) for layer, a in zip(LAYERS, accuracies, strict=True)]
+    rows += [row("pattern", "random", layer, 0.45) for layer in LAYERS]
+    rows += [row("pattern", "random", -1, 0.4, features="characters", margin=math.nan)]
+    plant(run, rows)
+    found = make_report(run)
+    heldout, random = found.record["probes"]["verdicts"]
+    assert heldout == {
+        "label": "pattern", "split": "root-heldout", "probe": "logistic", "capture": "after_layer",
+        "site": "after_layer", "layer": 3, "accuracy": 0.9, "accuracy_low": 0.8, "accuracy_high": 1.0, "control": "characters",
+        "control_accuracy": 0.4, "above": [2, 3, 4],
+    }  # fmt: skip
+    assert random["above"] == []
+    assert "above all controls from layer 2 on" in found.html
+    assert "not above its controls anywhere" in found.html
+    assert "labels take 16 bits, random labels 40, and 28 if nothing is known" in found.html
+    assert {"probe-1-pattern-root-heldout.svg", "probe-2-pattern-random.png", "probes-1.svg"} <= set(found.figures)
+    # The summary tells the harder of the two splits.
+    summary = found.html[found.html.index('<section id="summary"') : found.html.index('<section id="provenance"')]
+    assert "root-heldout" in summary
+    assert "from layer 2 on" in summary
+
+
+def test_refusals_limits_and_warnings_are_told(run: Path) -> None:
+    plant(run, [row("pattern", "random", layer, 0.9, unseen=2, converged=layer > 0) for layer in LAYERS])
+    found = make_report(run)
+    assert "every class occurs in one &lt;/p&gt; root only" in found.html
+    warnings = " ".join(found.record["warnings"]["warnings"])
+    assert "2 prompts were tested whose class no training fold had" in warnings
+    assert "1 of 5 probes did not converge" in warnings
+    limits = " ".join(found.record["limits"]["limits"])
+    assert "No untrained model was probed" in limits
+    assert "All splits are random" in limits
+    assert "not what the model reads" in limits
+    assert "No probe was run" not in limits
+
+
+def test_probes_of_another_run_are_refused(run: Path) -> None:
+    plant(run, [row("pattern", "random", 0, 0.9)], run={"name": "other", "semantic_hash": "0" * 64})
+    with pytest.raises(VerifyError, match="probes of another run"):
+        make_report(run)
+
+
+def test_damaged_or_unfinished_probes_are_refused(run: Path) -> None:
+    folder = plant(run, [row("pattern", "random", 0, 0.9)])
+    results, manifest = folder / "results.parquet", folder / "manifest.json"
+    whole = results.read_bytes()
+    results.write_bytes(whole[:-1] + b"!")
+    with pytest.raises(VerifyError, match="is not the file"):
+        make_report(run)
+    results.write_bytes(whole)
+    for text in ("{", "[]", '{"schema_version": "other"}', "null"):
+        manifest.write_text(text, encoding="utf-8")
+        with pytest.raises(VerifyError, match="no manifest of probes"):
+            make_report(run)
+    manifest.unlink()
+    with pytest.raises(VerifyError, match="no finished probes"):
+        make_report(run)
+
+
+def test_probes_may_lie_elsewhere(run: Path, tmp_path: Path) -> None:
+    folder = shutil.move(plant(run, [row("pattern", "random", 0, 0.9)]), tmp_path / "elsewhere")
+    assert "probes" not in make_report(run).record
+    assert make_report(run, probes=folder).record["probes"]["verdicts"][0]["accuracy"] == 0.9
+    with pytest.raises(VerifyError, match="no finished probes"):
+        make_report(run, probes=tmp_path / "nowhere")
+
+
+def test_words_for_layers() -> None:
+    assert layers_said([2, 3, 4], LAYERS) == "from layer 2 on"
+    assert layers_said([1, 3], LAYERS) == "at layers 1, 3"
+    assert layers_said([1], LAYERS) == "at layer 1"
+    assert layers_said(list(LAYERS), LAYERS) == "at every captured layer"
+
+
+def test_the_best_control_is_the_one_that_counts() -> None:
+    assert best_control(row("x", "random", 0, 0.5)) == ("characters", 0.4)
+    assert best_control(row("x", "random", 0, 0.5, characters_accuracy=math.nan)) == ("majority", 0.3)
+
+
+def test_a_real_sweep_is_reported(run_small: Callable[..., Path], tmp_path: Path) -> None:
+    stimuli = {
+        "generate": "root_pattern",
+        "roots": ["كتب", "درس", "علم", "فتح", "جمع", "شرب"],
+        "patterns": {
+            "active": {"pattern": "1A2i3", "title": "اسم الفاعل"},
+            "place": {"pattern": "ma12a3", "title": "اسم المكان"},
+        },
+        "templates": {"by_name": {"text": "{pattern_name} من الجذر {root}:", "reveals": ["root", "pattern"]}},
+        "expect": " {surface}",
+    }
+    run = run_small(tmp_path / "real", stimuli=stimuli, score=None)
+    plan = {
+        "runs": [str(run)], "labels": [{"label": "pattern", "splits": [{"held_out": "root"}]}],
+        "captures": ["after_layer"], "layers": [0, 4], "draws": 100, "folds": 3,
+    }  # fmt: skip
+    probe(ProbeConfig.model_validate(plan | {"schema": "ember.probe/v1"}), scheduler="serial")
+    found = make_report(run)
+    results = pd.read_parquet(run / "probes/results.parquet")
+    states = results[(results["features"] == "states") & (results["probe"] == "logistic")]
+    (verdict,) = found.record["probes"]["verdicts"]
+    best = states.loc[states["accuracy"].idxmax()]
+    assert (verdict["layer"], verdict["accuracy"], verdict["above"]) == (
+        best["layer"], best["accuracy"], states[states["above_controls"]]["layer"].tolist(),
+    )  # fmt: skip
+    for one in results[results["features"] == "states"].itertuples():
+        assert f"{one.accuracy:.3f}" in found.html
