@@ -218,18 +218,28 @@ def growth_row(setting: Setting) -> Row:
         line |= {"seconds_of_units": timing["seconds_of_units"], "ms_per_prompt": seconds * 1000 / count}
         lines[f"{count:,} prompts"] = line | {f"private_mb_{who}": round(b / 1e6) for who, b in highest.items()}
         print(f"{count}: {seconds:.1f} s, {highest}", file=sys.stderr)
-    by_size = list(lines.values())
-    ratios = [
-        Ratio("time for each prompt, most / middle number of prompts", _over(by_size, "ms_per_prompt"), 1.0),
-        Ratio("memory of the command, most / middle", _over(by_size, "private_mb_command"), 1.0),
-        Ratio("memory of a worker, most / middle", _over(by_size, "private_mb_worker"), 1.0),
-    ]
+    ratios = _growth(list(lines.values())) if len(lines) > 2 else []
     title = f"`ember pipeline run` of short prompts on the built-in model, {setting.threads} workers, one run each"
     return Row("growth", title, lines, ratios)
 
 
+def _growth(lines: Sequence[dict[str, Any]]) -> list[Ratio]:
+    """Compare the last three sizes: what a further prompt takes, early and late, and how memory grows."""
+
+    def further(key: str, at: int) -> float:
+        return float((lines[at][key] - lines[at - 1][key]) / (lines[at]["work"] - lines[at - 1]["work"]))
+
+    last = len(lines) - 1
+    seconds, used = (further(key, last) / further(key, last - 1) for key in ("median_seconds", "median_cpu_seconds"))
+    memory = [Ratio(f"memory of {who}, last / second last", _over(lines, key), 1.0) for who, key in MEMORIES]
+    return [Ratio("time for each further prompt, late / early", seconds, 1.0, used), *memory]
+
+
+MEMORIES = (("the command", "private_mb_command"), ("the largest worker", "private_mb_worker"))
+
+
 def _over(lines: Sequence[dict[str, Any]], key: str) -> float:
-    return float(lines[-1][key] / lines[max(0, len(lines) - 2)][key])
+    return float(lines[-1][key] / lines[-2][key])
 
 
 def _watched(command: Sequence[str]) -> tuple[float, dict[str, int]]:

@@ -14,6 +14,7 @@ from tests.bench.decoders import EmberDecoder
 from tests.bench.decoding import agreeing
 from tests.bench.memory import LIMIT, measure
 from tests.bench.peers import CeilingPeer, EmberPeer, PeakPeer, _groups
+from tests.bench.processes import _growth
 from tests.bench.rounds import Contender
 from tests.bench.rounds import measure as measure_rounds
 from tests.bench.setting import Ratio, Row, Setting, as_line, ratio
@@ -89,6 +90,16 @@ def test_batches_hold_whole_prompts_and_do_not_count_what_is_lent() -> None:
     assert [len(group) for group in _groups(prompts, 6, 0)] == [2, 2]
     assert [len(group) for group in _groups(prompts, 6, 2)] == [4]
     assert [len(group) for group in _groups(prompts, 2, 0)] == [1, 1, 1, 1]
+
+
+def test_growth_is_what_further_prompts_take() -> None:
+    lines = [
+        {"work": n, "median_seconds": 5 + n / 10, "median_cpu_seconds": n / 5, "private_mb_command": 10 * n,
+         "private_mb_worker": 7}
+        for n in (10, 20, 40)
+    ]  # fmt: skip
+    found = _growth(lines)
+    assert [(round(one.measured, 6), one.cpu and round(one.cpu, 6)) for one in found] == [(1, 1), (2, None), (1, None)]
 
 
 def test_rows_are_chosen_by_name() -> None:
