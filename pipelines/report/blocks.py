@@ -143,8 +143,8 @@ def count(n: int, one: str, many: str = "") -> str:
 
 
 def percent(share: float) -> str:
-    """A share in % with one decimal."""
-    return f"{100 * share:.1f} %"
+    """A share in % with one decimal; the sign does not part from the number."""
+    return f"{100 * share:.1f}\u00a0%"
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:

@@ -189,10 +189,17 @@ def _numbers(
     size = 8 if values.shape[1] <= 12 else 6
     for (y, x), value in np.ndenumerate(values):
         if math.isfinite(value):
-            bright = (value - low) / (high - low) > 0.55
             star = "*" if marked is not None and marked[y, x] else ""
             told = f"{value:.{digits}f}{star}".replace("-", "−")
-            axis.text(x, y, told, ha="center", va="center", fontsize=size, color="#000001" if bright else "#fffffe")
+            axis.text(x, y, told, ha="center", va="center", fontsize=size, color=_on(value, low, high))
+
+
+def _on(value: float, low: float, high: float) -> str:
+    """Black or white, whichever stands out more on the cell of a value. Neither is a colour that the page replaces."""
+    ground = np.array(matplotlib.colormaps[HEAT].resampled(HEAT_STEPS)((value - low) / (high - low))[:3])
+    linear = np.where(ground <= 0.04045, ground / 12.92, ((ground + 0.055) / 1.055) ** 2.4)
+    luminance = float(linear @ [0.2126, 0.7152, 0.0722])
+    return "#000001" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#fffffe"
 
 
 def _draw(paint: Callable[[Drawing], None], height: float) -> Drawn:

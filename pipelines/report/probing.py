@@ -255,8 +255,10 @@ def _alt(rows: Sequence[Row], capture: str) -> str:
 
 
 def _numbers(label: str, split: str, rows: Sequence[Row]) -> Table:
-    head = ("probe", "capture", "layer", "accuracy", "95 % interval", "macro-F1", *CONTROLS.values(),
-            "above the best", "99 % interval", "above controls")  # fmt: skip
+    head = (
+        "probe", "capture", "layer", "accuracy", "95 % interval", "above controls", "macro-F1", *CONTROLS.values(),
+        "above the best", "99 % interval",
+    )  # fmt: skip
     return Table(("Probes of ", Code(label), ", split ", Code(split)), head, tuple(_row(row) for row in rows))
 
 
@@ -270,9 +272,9 @@ def _row(row: Row) -> Cells:
     return (
         row["probe"].replace("_", " "), Quoted(row["capture"]), Number("–" if row["layer"] < 0 else str(row["layer"])),
         Number(shown("accuracy")), Number(f"{shown('accuracy_low')} to {shown('accuracy_high')}"),
-        Number(shown("macro_f1")), *(Number(shown(name)) for name in CONTROLS),
+        "yes" if row["above_controls"] else "no", Number(shown("macro_f1")),
+        *(Number(shown(name)) for name in CONTROLS),
         Number(signed("margin")), Number(f"{signed('margin_low')} to {signed('margin_high')}"),
-        "yes" if row["above_controls"] else "no",
     )  # fmt: skip
 
 
@@ -303,7 +305,7 @@ def _heat_maps(probed: Probed) -> Iterator[Block]:
         for row in rows:
             place = layers.index(row["layer"]), problems.index((row["label"], row["split"]))
             values[place], marked[place] = row["accuracy"], row["above_controls"]
-        names = [f"{label}, {split.removesuffix('-heldout')}" for label, split in problems]
+        names = [f"{label}, {split.replace('-heldout', ' held out')}" for label, split in problems]
         drawn = charts.heat(
             values, [str(layer) for layer in layers], names, label="accuracy", limits=(0.0, 1.0), marked=marked,
             first_row_below=True,

@@ -4,11 +4,13 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import matplotlib
 import pytest
+from matplotlib.colors import to_hex
 
 from pipelines.report import Report, make_report
 from pipelines.report.blocks import Code, Paragraph, Quoted, Section, Table
-from pipelines.report.charts import SERIES
+from pipelines.report.charts import SERIES, _on
 from pipelines.report.page import Page, render
 from pipelines.report.plain_text import pieces, shortened, visible
 
@@ -200,3 +202,9 @@ def test_contrast_is_enough(scheme: str) -> None:
 def test_the_colours_of_figures_are_those_of_the_light_scheme() -> None:
     light = schemes()["light"]
     assert [light[f"series-{i}"] for i in range(1, len(SERIES) + 1)] == list(SERIES)
+
+
+@pytest.mark.parametrize("value", [i / 20 for i in range(21)])
+def test_numbers_in_a_heat_map_stand_out_from_their_cells(value: float) -> None:
+    ground = to_hex(matplotlib.colormaps["viridis"].resampled(64)(value))
+    assert contrast(_on(value, 0.0, 1.0), ground) >= 4.5

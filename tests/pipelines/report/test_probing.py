@@ -74,8 +74,8 @@ def test_verdicts_and_numbers_are_those_of_the_results(run: Path) -> None:
     heldout, random = found.record["probes"]["verdicts"]
     assert heldout == {
         "label": "pattern", "split": "root-heldout", "probe": "logistic", "capture": "after_layer",
-        "site": "after_layer", "layer": 3, "accuracy": 0.9, "accuracy_low": 0.8, "accuracy_high": 1.0, "control": "characters",
-        "control_accuracy": 0.4, "above": [2, 3, 4],
+        "site": "after_layer", "layer": 3, "accuracy": 0.9, "accuracy_low": 0.8, "accuracy_high": 1.0,
+        "control": "characters", "control_accuracy": 0.4, "above": [2, 3, 4],
     }  # fmt: skip
     assert random["above"] == []
     assert "above all controls from layer 2 on" in found.html
