@@ -42,7 +42,8 @@ def _highlight(one: dict[str, Any]) -> str:
     value, low, high = one["accuracy"]
     controls = one["controls"]
     best = max(controls, key=lambda name: controls[name])
-    verdict = "above all controls" if one["above_controls"] else f"not above {best.replace('_', ' ')}"
+    unsure = "not surely above" if value > controls[best] else "not above"
+    verdict = "above all controls" if one["above_controls"] else f"{unsure} {best.replace('_', ' ')}"
     layer = f"layer {one['layer']}" if one["layer"] >= 0 else one["site"]
     return (
         f"{one['label']}, {one['split']}, {one['probe']}, {one['capture']}: best at {layer}: {value:.1%} "

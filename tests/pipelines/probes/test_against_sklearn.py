@@ -1,6 +1,7 @@
 """The probes beside scikit-learn's own pipelines, which know nothing of Ember's code but the folds."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_code_length_is_that_of_probes_trained_block_by_block() -> None:
     assert ends[0] == 8
     assert ends[-1] == 300
     bits = 8 * np.log2(3)
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in pairwise(ends):
         known, sent = order[:start], order[start:end]
         model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=20_000, tol=1e-9))
         model.fit(x[known].astype(np.float64), y[known])
