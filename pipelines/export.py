@@ -197,6 +197,7 @@ def correctness(run: Run) -> dict[str, Any] | None:
         )
         for label, values in labels.items()
     }
+    by_label = {label: shares for label, shares in by_label.items() if shares}
     entries = [_entry(index, name, judged.get(name)) for index, name in enumerate(ids)]
     right = sum(row["correct"] for row in judged.values())
     return {"correct": right, "judged": len(judged), "by_label": by_label, "stimuli": entries}
