@@ -9,6 +9,7 @@ from typing import Any
 from ember.errors import InputError
 from ember.sampling import check_sampling
 from ember.tokenizer import Tokenizer
+from ember.tokenizer.encoding import utf8
 from ember.work import Sampling
 
 OnToken = Callable[[int, str], None]
@@ -87,9 +88,11 @@ class TextStream:
 
 
 def check_stop(stop: Sequence[str]) -> list[str]:
-    """Return the stop strings. Raises InputError for a bare text and for empty ones."""
+    """Return the stop strings. Raises InputError for a bare text, and for empty and broken ones."""
     if isinstance(stop, str) or not all(isinstance(one, str) and one for one in stop):
         raise InputError(f"stop {stop!r}: expected a list of texts that are not empty")
+    for one in stop:
+        utf8(one, f"stop {one!r}")
     return list(stop)
 
 

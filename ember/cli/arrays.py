@@ -1,6 +1,5 @@
 """Arrays that a verb writes: a .npy or .npz with its origin beside it, put in place whole or not at all."""
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from ember.capture import Captures
+from ember.cli import options
 from ember.errors import InputError
 from ember.hooks.loading import ExperimentFactory
 
@@ -26,9 +26,10 @@ def check_out(out: Path, n_sites: int) -> None:
 
 
 def write_captures(out: Path, found: Captures, experiments: Sequence[ExperimentFactory] = ()) -> Path:
-    """Write the arrays to `out` and where they come from, with the experiments that acted, to `out`.json.
+    """Write the arrays to `out`; where they come from, which experiments acted and what they found, to `out`.json.
 
-    Returns the latter. Raises InputError where a file cannot be written; what stood in its place then still does.
+    Returns the latter. Raises InputError where a file cannot be written, or findings are not plain data; what stood in
+    its place then still does.
     """
 
     def arrays(file: IO[bytes]) -> None:
@@ -38,8 +39,11 @@ def write_captures(out: Path, found: Captures, experiments: Sequence[ExperimentF
             np.savez(file, allow_pickle=False, rows=found.rows, **dict(found.arrays))
 
     beside = out.with_suffix(out.suffix + ".json")
-    acted = {"experiments": [asdict(one) for one in experiments]} if experiments else {}
-    told = json.dumps(found.provenance | acted, ensure_ascii=False, indent=1) + "\n"
+    acted: dict[str, Any] = {}
+    if experiments:
+        findings = [{"prompt": at, "experiment": name, "results": results} for at, name, results in found.findings]
+        acted = {"experiments": [asdict(one) for one in experiments], "findings": findings}
+    told = options.found_json(found.provenance | acted, indent=1) + "\n"
     _put(beside, lambda file: file.write(told.encode()))
     _put(out, arrays)
     return beside

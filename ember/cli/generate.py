@@ -1,7 +1,5 @@
 """`ember generate`: continue a prompt, or talk."""
 
-import json
-
 import click
 
 import ember
@@ -71,7 +69,7 @@ def _check_prompt(prompt: str | None, *, interactive: bool, experiments: bool) -
 
 def _show(answer: Answer, *, as_json: bool) -> None:
     if as_json:
-        options.say(json.dumps(answer.record(), ensure_ascii=False) + "\n")
+        options.say(options.found_json(answer.record()) + "\n")
         return
     if answer.seed_is_new:
         options.say_notes([f"seed {answer.seed}"])

@@ -1,10 +1,14 @@
 """Options that several verbs share."""
 
+import json
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 import click
+import numpy as np
+
+from ember.errors import InputError
 
 route = click.option(
     "--route",
@@ -20,6 +24,28 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 def say(text: str) -> None:
     """Write text to standard output at once and as it is: in UTF-8, whatever the terminal's language is set to."""
     click.echo(text.encode(), nl=False)
+
+
+def found_json(record: dict[str, Any], indent: int | None = None) -> str:
+    """Return JSON of a record that holds what experiments found; NumPy's numbers and arrays count as plain data.
+
+    Raises InputError for what JSON cannot say, NaN and infinities among it.
+    """
+    try:
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=indent, default=_plain)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"an experiment's results() are not plain data for JSON: {error}; "
+            "expected finite numbers, texts, lists and dictionaries"
+        ) from error
+    return text
+
+
+def _plain(found: object) -> Any:
+    if isinstance(found, np.generic | np.ndarray):
+        return found.tolist()
+    raise TypeError(f"a {type(found).__name__} is none of its types")
 
 
 class Line:

@@ -158,10 +158,7 @@ def _write_origin(request: _Request, model: Model, found: Trace, events: int) ->
         "peak": asdict(measure_peak(numerics["blas_threads"])),
     }
     beside = _origin_of(request.out)
-    try:
-        text = json.dumps(record, ensure_ascii=False, indent=1)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"an experiment's results() are not plain data for JSON: {error}") from error
+    text = options.found_json(record, indent=1)
     with write_whole(beside) as write:
         write(text + "\n")
     return beside

@@ -1,6 +1,9 @@
 """The contract of an experiment: nine methods, each doing nothing unless written. Experimental: it may change."""
 
-from typing import Any
+import inspect
+from typing import Any, Final
+
+import numpy as np
 
 from ember.errors import EmberError, InputError
 from ember.hooks.access import TensorAccess
@@ -51,6 +54,11 @@ class Experiment:
         return None
 
 
+HOOKS: Final = tuple(
+    name for name in vars(Experiment) if not name.startswith("_") and callable(getattr(Experiment, name))
+)
+
+
 class ExperimentFailure(EmberError):
     """A hook raised; `__cause__` is what it raised."""
 
@@ -67,10 +75,35 @@ class ExperimentFailure(EmberError):
 
 
 def check_experiment(experiment: object) -> Experiment:
-    """Return what was given as an experiment. Raises InputError for anything else, and for one without a name."""
+    """Return what was given as an experiment.
+
+    Raises InputError for anything else, for one without a name that can be written, for a `mutates` that is neither
+    true nor false, and for methods of which nothing would run when they are called.
+    """
     if not isinstance(experiment, Experiment):
         raise InputError(f"found {type(experiment).__name__}, expected an ember.hooks.Experiment")
     name = getattr(experiment, "name", None)
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or not _can_be_written(name):
         raise InputError(f"{type(experiment).__name__}.name: found {name!r}, expected a text that names the experiment")
+    if not isinstance(experiment.mutates, bool | np.bool_):
+        raise InputError(f"experiment {name!r}: mutates is {experiment.mutates!r}, expected True or False")
+    for hook in HOOKS:
+        method = getattr(type(experiment), hook)
+        if inspect.iscoroutinefunction(method) or inspect.isgeneratorfunction(method):
+            raise InputError(
+                f"experiment {name!r}: {hook} is a coroutine or a generator, of which a call runs nothing; "
+                "expected a plain method"
+            )
     return experiment
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an exception says, as text that can be written; empty where it fails to say anything."""
+    try:
+        return str(error).encode("utf-8", "backslashreplace").decode()
+    except Exception:  # its own code
+        return ""
+
+
+def _can_be_written(text: str) -> bool:
+    return text == text.encode("utf-8", "replace").decode()

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from ember.errors import InputError
-from ember.hooks.experiment import Experiment, check_experiment
+from ember.hooks.experiment import Experiment, check_experiment, words_of
 
 ENTRY_POINTS: Final = "ember.experiments"
 BUILT_IN: Final[dict[str, tuple[str, str | None, str]]] = {
@@ -56,7 +56,7 @@ class ExperimentFactory:
             )
         try:
             return check_experiment(found(**self.options))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(f"experiment {self.spec!r}: {found.__name__} cannot be made: {_told(error)}") from error
 
 
@@ -201,4 +201,4 @@ def _near(name: str, known: list[str]) -> str:
 
 
 def _told(error: BaseException) -> str:
-    return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {words_of(error)}"

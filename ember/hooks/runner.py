@@ -12,7 +12,7 @@ from ember.hooks.contexts import (
     ModelContext,
     TracingState,
 )
-from ember.hooks.experiment import Experiment, ExperimentFailure
+from ember.hooks.experiment import Experiment, ExperimentFailure, words_of
 from ember.work import Floats
 
 
@@ -21,6 +21,8 @@ class Runner:
 
     def __init__(self, experiments: Sequence[Experiment], model: ModelContext, tracing: TracingState) -> None:
         self._experiments = tuple(experiments)
+        # what an experiment says of itself when it is given holds to its end: captures beside it were judged by it
+        self._mutable = tuple(one.mutates for one in experiments)
         self._model, self._tracing = model, tracing
         self._execution: ExecutionContext | None = None
         self.failure: ExperimentFailure | None = None
@@ -49,9 +51,9 @@ class Runner:
         """Show a site's tensor [rows, columns], the prompt's own rows, to every experiment; layer -1: no layer."""
         assert self._execution is not None, "an evaluation has begun"
         context = self._execution if layer < 0 else LayerContext(self._execution, layer)
-        for one in self._experiments:
+        for one, mutable in zip(self._experiments, self._mutable, strict=True):
             if self.failure is None:
-                access = TensorAccess(tensor, mutable=one.mutates)
+                access = TensorAccess(tensor, mutable=mutable)
                 self._call(one, site, context, access)
                 access.close()
 
@@ -70,16 +72,18 @@ class Runner:
         """Call a hook with its context and what else it takes; once something failed, call nothing."""
         if self.failure is not None:
             return None
-        method: Callable[..., Any] = getattr(one, hook)
         try:
+            method: Callable[..., Any] = getattr(one, hook)
             return method(*given)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # asyncio's cancellation and pytest.fail are no Exception, but failures
             self._fail(one, hook, given[0] if given else None, error)
             return None
 
-    def _fail(self, one: Experiment, hook: str, context: Any, error: Exception) -> None:
+    def _fail(self, one: Experiment, hook: str, context: Any, error: BaseException) -> None:
         layer = context.layer if isinstance(context, LayerContext) else None
         execution = context.execution if isinstance(context, LayerContext) else context
         phase = execution.phase if isinstance(execution, ExecutionContext) else None
-        self.failure = ExperimentFailure(one.name, hook, phase, layer, str(error) or type(error).__name__)
+        self.failure = ExperimentFailure(one.name, hook, phase, layer, words_of(error) or type(error).__name__)
         self.failure.__cause__ = error

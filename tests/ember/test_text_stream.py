@@ -82,6 +82,11 @@ def test_pieces_add_up_to_the_text_and_show_nothing_that_is_taken_back(
     assert text == seen[: min(found, default=len(seen))].decode(errors="replace")
 
 
+def test_half_a_character_is_no_stop_text() -> None:
+    with pytest.raises(InputError, match=r"^stop 'a\\ud800': a lone surrogate, U\+D800, at character 1"):
+        check_stop(["a\ud800"])
+
+
 def test_the_stop_text_that_is_whole_first_ends_the_text() -> None:
     assert stream(b"a\na", ["a\na", "\n"])[0] == "a"
 

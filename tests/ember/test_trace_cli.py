@@ -28,6 +28,10 @@ class Odd(Experiment):
 
     def results(self):
         return {1, 2}
+
+class Endless(Odd):
+    def results(self):
+        return float("nan")
 """
 
 
@@ -157,6 +161,7 @@ def test_a_journal_may_go_to_a_pipe(path) -> None:
          "experiment 'fails' failed in after_logits (phase=prefill): enough"),
         (["MODEL", "abc", "--out", "OUT/t.jsonl", "--experiment", "OUT/e.py:Odd"], 2,
          "an experiment's results() are not plain data for JSON"),
+        (["MODEL", "abc", "--out", "OUT/t.jsonl", "--experiment", "OUT/e.py:Endless"], 2, "not plain data for JSON"),
         (["MODEL", "abc", "--out", "OUT/t.jsonl", "--max-tokens", "600"], 2, "the model's context is 512"),
         (["--summary", "OUT/none.jsonl"], 2, "OUT/none.jsonl: cannot be read: No such file"),
         (["--summary", "OUT/e.py"], 2, "OUT/e.py: line 1: expected one JSON object"),

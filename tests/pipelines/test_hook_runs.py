@@ -324,7 +324,7 @@ class Picky(Experiment):
             raise ValueError("expected another length")
 
     def results(self):
-        return {"seen": self.seen} if self.result == "count" else {"seen": object()}
+        return {"seen": {"count": self.seen, "odd": object(), "half": chr(0xD800)}[self.result]}
 """
 
 
@@ -396,10 +396,11 @@ def test_a_hook_that_wants_to_leave_is_set_aside_with_its_prompt(folder: Path, b
     assert verify(left).sound
 
 
-def test_findings_that_json_cannot_say_fail_their_prompt(folder: Path, baseline: Path) -> None:
+@pytest.mark.parametrize("how", ["odd", "half"])
+def test_findings_that_json_cannot_say_fail_their_prompt(folder: Path, baseline: Path, how: str) -> None:
     (folder / "mine.py").write_text(MINE)
-    odd = {"use": "mine.py:Picky", "options": {"result": "odd"}, "where": {"kind": "clean"}}
-    found = make(folder, "odd", {"experiment": [odd]})
+    odd = {"use": "mine.py:Picky", "options": {"result": how}, "where": {"kind": "clean"}}
+    found = make(folder, how, {"experiment": [odd]})
     assert {one["stimulus_id"] for one in failures(found)} == {"b", "d", "f"}
     assert all(one["detail"].startswith("experiment 'picky' failed in results: not JSON: ") for one in failures(found))
     assert verify(found).sound

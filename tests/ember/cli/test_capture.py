@@ -50,6 +50,8 @@ def test_an_experiment_that_only_looks_changes_nothing(capfdbinary, tmp_path: Pa
     assert call(capfdbinary, NANO, "a", "--experiment", "activation_stats", "--out", str(watched))[0] == 0
     assert plain.read_bytes() == watched.read_bytes()
     assert "experiments" not in json.loads(Path(f"{plain}.json").read_text())
+    (found,) = json.loads(Path(f"{watched}.json").read_text())["findings"]
+    assert (found["prompt"], found["experiment"], found["results"]["prompt_tokens"]) == (0, "activation_stats", 2)
 
 
 def test_layers_and_positions_are_taken_as_before(capfdbinary, tmp_path: Path) -> None:

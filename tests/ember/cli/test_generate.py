@@ -130,6 +130,38 @@ def test_a_failing_experiment_is_one_line_after_what_was_said(capfdbinary, tmp_p
 
 
 @pytest.mark.parametrize(
+    "found",
+    [
+        "float('nan')",
+        "np.array([np.inf])",
+        "{1}",
+        "b'x'",
+        "chr(0xD800)",
+        "self",
+        "functools.reduce(lambda a, _: [a], range(9**5))",
+    ],
+)
+def test_findings_that_json_cannot_say_are_one_line(capfdbinary, tmp_path: Path, found: str) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import functools\nimport numpy as np\nfrom ember.hooks import Experiment\n"
+        f"class Odd(Experiment):\n    name = 'odd'\n    def results(self):\n        return {found}\n"
+    )
+    status, out, err = call(capfdbinary, NANO, KTB, "--experiment", f"{tmp_path}/mine.py:Odd", "--json")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: an experiment's results() are not plain data for JSON: ")
+    assert err.count("\n") == 1
+
+
+def test_numbers_and_arrays_of_numpy_are_findings_as_in_a_run(capfdbinary, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\nfrom ember.hooks import Experiment\nclass Kept(Experiment):\n    name = 'kept'\n"
+        "    def results(self):\n        return {'norm': np.float32(0.5), 'ids': np.arange(3)}\n"
+    )
+    found = record(capfdbinary, NANO, KTB, "--experiment", f"{tmp_path}/mine.py:Kept")
+    assert found["findings"] == [{"experiment": "kept", "results": {"norm": 0.5, "ids": [0, 1, 2]}}]
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ((KTB, "--temperature", "-1"), "temperature -1.0: expected a number of at least 0"),

@@ -223,6 +223,20 @@ def test_a_file_that_fails_when_imported_is_one_clear_error(tmp_path: Path, text
     assert not [name for name in sys.modules if getattr(sys.modules[name], "__file__", None) == str(path)]
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("def __init__(self): raise SystemExit(0)", "Thing cannot be made: SystemExit: 0"),
+        ("mutates = property(lambda self: 1 / 0)", "Thing cannot be made: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_class_that_cannot_be_made_is_one_clear_error(tmp_path: Path, body: str, said: str) -> None:
+    path = tmp_path / "thing.py"
+    path.write_text(f"from ember.hooks import Experiment\nclass Thing(Experiment):\n    name = 'thing'\n    {body}\n")
+    with pytest.raises(InputError, match=said):
+        load_experiment(f"{path}:Thing")
+
+
 def test_a_directory_and_a_file_of_another_kind_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("class Thing: pass")
     for where in (tmp_path, tmp_path / "text.txt"):

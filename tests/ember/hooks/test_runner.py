@@ -1,5 +1,6 @@
 """The lifecycle of one prompt's experiments, called directly: order, failures and their messages."""
 
+import asyncio
 import pickle
 
 import numpy as np
@@ -21,7 +22,7 @@ class Journal(Experiment):
 
     def __init__(self, calls: list[tuple[str, str]], name: str = "journal", fails_in: str = "", at: int = 0) -> None:
         self.name, self._calls, self._fails_in, self._left = name, calls, fails_in, at
-        self.error: Exception = ValueError("expected a finite activation")
+        self.error: BaseException = ValueError("expected a finite activation")
 
     def __getattribute__(self, hook: str):
         if hook not in HOOKS:
@@ -129,6 +130,47 @@ def test_an_exception_without_words_is_named_by_its_type() -> None:
     assert str(runner.failure) == "experiment 'x' failed in before_prefill (phase=prefill): ZeroDivisionError"
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("nothing to say")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (asyncio.CancelledError("later"), "later"),  # no Exception
+        (Unspeakable(), "Unspeakable"),
+        (ValueError("half a \ud800"), "half a \\ud800"),  # must be fit to be written to a file
+    ],
+)
+def test_whatever_is_raised_is_a_failure(error: BaseException, said: str) -> None:
+    failing = Journal([], "x", "before_prefill")
+    failing.error = error
+    runner = Runner([failing], MODEL, TracingState.DISABLED)
+    run(runner)
+    assert runner.failure is not None
+    assert runner.failure.__cause__ is error
+    assert str(runner.failure) == f"experiment 'x' failed in before_prefill (phase=prefill): {said}"
+
+
+def test_an_experiment_that_looks_cannot_begin_to_change() -> None:
+    class Turncoat(Experiment):
+        name = "turncoat"
+        mutates = False
+
+        def before_layer(self, ctx, hidden) -> None:
+            self.mutates = True
+
+        def after_mlp(self, ctx, contribution) -> None:
+            contribution.zero()
+
+    runner = Runner([Turncoat()], MODEL, TracingState.DISABLED)
+    run(runner)
+    assert str(runner.failure).startswith(
+        "experiment 'turncoat' failed in after_mlp (phase=prefill, layer=0): the experiment says mutates = False"
+    )
+
+
 def test_a_failure_travels_between_processes() -> None:
     failure = ExperimentFailure("x", "after_mlp", None, 3, "why")
     copy = pickle.loads(pickle.dumps(failure))
@@ -171,6 +213,41 @@ def test_what_is_no_experiment_or_has_no_name_is_refused() -> None:
         check_experiment(Nameless)
     for made in (Nameless(), Numbered()):
         with pytest.raises(InputError, match=r"\.name: found (None|3), expected a text that names the experiment"):
+            check_experiment(made)
+
+
+def test_a_name_that_no_file_can_hold_is_refused() -> None:
+    class Half(Experiment):
+        name = "x\ud800"
+
+    with pytest.raises(InputError, match="expected a text that names the experiment"):
+        check_experiment(Half())
+
+
+def test_mutates_is_yes_or_no() -> None:
+    class Text(Experiment):
+        name = "text"
+        mutates = "false"
+
+    with pytest.raises(InputError, match="experiment 'text': mutates is 'false', expected True or False"):
+        check_experiment(Text())
+
+
+def test_methods_of_which_a_call_runs_nothing_are_refused() -> None:
+    class Awaited(Experiment):
+        name = "awaited"
+
+        async def after_mlp(self, ctx, contribution) -> None:
+            contribution.zero()
+
+    class Yielding(Experiment):
+        name = "yielding"
+
+        def results(self):
+            yield 1
+
+    for made, hook in ((Awaited(), "after_mlp"), (Yielding(), "results")):
+        with pytest.raises(InputError, match=f"{hook} is a coroutine or a generator, of which a call runs nothing"):
             check_experiment(made)
 
 
