@@ -32,6 +32,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
 PLUGIN_HELP: Final = {
     "pipeline": "Run stimulus sets through a model: run, plan, status, verify, schema.",
     "probe": "Ask at which layers labels can be read from hidden states, next to controls.",
+    "report": "Write a finished run up as one HTML page that needs nothing else.",
 }
 INTERRUPTED: Final = 130
 

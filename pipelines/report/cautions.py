@@ -10,7 +10,8 @@ import numpy as np
 from pipelines.report.blocks import Chapter, Code, Paragraph, Points, Prose, Quoted, Section, count, quoted_list
 from pipelines.report.facts import Column, Facts
 from pipelines.stimuli.checks import find
-from pipelines.stimuli.record import Stimulus
+from pipelines.stimuli.text_checks import text_findings
+from pipelines.stored_stimuli import read_stored
 
 STRONG_RUNGS: Final = ("activation reference", "probes", "interventions")
 UNEVEN: Final = 3.0
@@ -108,20 +109,14 @@ def _codes(names: Sequence[str]) -> Prose:
 
 
 def _texts(facts: Facts) -> Iterator[Prose]:
-    # What the same check on tokens says better is left to it.
-    for finding in find([_stimulus(row, facts.columns, i) for i, row in enumerate(facts.stimuli)]):
-        if finding.code != "same_ending":
-            ids: Prose = (": ", *quoted_list(finding.ids, MENTIONED)) if finding.ids else ()
-            yield (Quoted(finding.message), *ids, ".")
-
-
-def _stimulus(row: dict[str, Any], columns: Sequence[Column], i: int) -> Stimulus:
-    labels = {c.name: value for c in columns if c.name != "template" and (value := c.values[i]) is not None}
-    return Stimulus(
-        source_index=row["source_index"], id=row["id"], prompt=row["prompt"], labels=labels,
-        template=row["template"] or None, reveals=tuple(row["reveals"]), target=None,
-        expected=row["expected"] if row["has_expected"] else None, expect_mode=row["expect_mode"],
-    )  # fmt: skip
+    ids = {row["id"] for row in facts.stimuli}
+    stored = read_stored(facts.run.directory, facts.manifest).stimuli
+    stimuli = [stimulus for stimulus in stored if stimulus.id in ids]
+    # Of two that say the same, the one that says more.
+    found = [one for one in find(stimuli) if one.code not in ("same_ending", "invisible_marks")]
+    for finding in [*found, *text_findings(stimuli)]:
+        named: Prose = (": ", *quoted_list(finding.ids, MENTIONED)) if finding.ids else ()
+        yield (Quoted(finding.message), *named, ".")
 
 
 def _tokens(facts: Facts) -> Iterator[Prose]:

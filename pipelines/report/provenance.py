@@ -37,6 +37,11 @@ CONTRACTS: Final = {
     "which prompts were computed together, which the plan fixed",
     2: "a prompt’s values do not depend, to the last bit, on which prompts were computed together with it",
 }
+MADE: Final = {
+    "root_pattern": "The prompts were made by Ember from roots, patterns and templates",
+    "items": "The prompts are listed in the config",
+    "file": "The prompts were read from a file",
+}
 RUNGS: Final = {
     "smoke": "it was only shown that predictions are not near chance",
     "golden logits": "its logits were compared with recorded ones of another implementation",
@@ -51,6 +56,7 @@ def provenance(facts: Facts) -> Chapter:
     manifest = facts.manifest
     blocks: list[Block] = [
         Paragraph(_prompts(facts)),
+        *_made(manifest),
         Paragraph(_model(facts)),
         Paragraph(_tokenizer(manifest)),
         Paragraph(_computation(manifest)),
@@ -110,6 +116,28 @@ def _prompts(facts: Facts) -> Prose:
         "The run ", Quoted(manifest.origin.name), f" gave {count(manifest.samples, 'prompt')} to one model{lost}.",
         size, *made, *told, *([f"{more}."] if told else []),
     )  # fmt: skip
+
+
+def _made(manifest: Manifest) -> Iterator[Block]:
+    """Where the prompts come from, and what was done to them."""
+    if (told := manifest.origin.stimuli) is None:
+        return
+    source = dict(told.get("source", {}))
+    kind = str(source.pop("kind", "unknown"))
+    parts: list[Any] = [MADE.get(kind, f"The prompts are of the kind {kind}")]
+    if source := {key: value for key, value in source.items() if value not in (0, None, {}, [])}:
+        parts += [" (", Code(_json(source)), ")"]
+    steps = [step for step in told.get("steps", []) if step.get("step") != "read"]
+    parts.append("; what was done to the set: " if steps else "; none was left out")
+    for i, step in enumerate(steps):
+        parts += [", " if i else "", Code(_json(step))]
+    changed = {name: n for name, n in told.get("normalize", {}).items() if n}
+    parts.append("; texts were normalised: " if changed else "; texts stand as they were given")
+    yield Paragraph((*parts, *([Code(_json(changed))] if changed else []), "."))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _model(facts: Facts) -> Prose:
@@ -232,7 +260,7 @@ def _acting(manifest: Manifest) -> Iterator[Block]:
 def _acted(one: dict[str, Any]) -> Prose:
     what = one.get("operation") or one.get("use") or "something"
     rest = {k: v for k, v in one.items() if k not in ("operation", "use") and v not in (None, {}, [])}
-    told = json.dumps(rest, ensure_ascii=False, sort_keys=True)
+    told = _json(rest)
     return Code(str(what)), " with ", Code(told if len(told) <= 400 else f"{told[:400]}…")
 
 
