@@ -22,7 +22,7 @@ from pipelines.errors import ConfigError
 from pipelines.settings import closest, show
 from pipelines.stimuli.columns import text_of
 from pipelines.stimuli.drafts import Draft, fail
-from pipelines.stimuli.readers import decoded, no_constant, unique_pairs
+from pipelines.stimuli.readers import decoded, no_constant, refuse_half_characters, unique_pairs
 
 KNOWN: Final = ("id", "prompts", "expected_surface", "prompt_contracts")
 LIST: Final = "stimuli"
@@ -95,6 +95,7 @@ def _skip(text: str, at: int) -> int:
 def _drafts(where: str, entry: Any, reveals: tuple[str, ...]) -> list[Draft]:
     if not isinstance(entry, dict):
         raise ConfigError(f"found {show(entry)}, expected an object with root, pattern and prompts")
+    refuse_half_characters(entry)
     prompts, contracts = entry.get("prompts"), entry.get("prompt_contracts") or {}
     if not isinstance(prompts, dict) or not prompts or not all(isinstance(text, str) for text in prompts.values()):
         raise ConfigError(f"prompts: found {show(prompts)}, expected name: text")

@@ -75,15 +75,21 @@ def read_object(line: str) -> Row:
     if not isinstance(value, dict):
         raise ConfigError(f"found {show(value)}, expected a JSON object")
     if "\\u" in line:
-        _refuse_half_characters(value)
+        refuse_half_characters(value)
     return value
 
 
-def _refuse_half_characters(row: Row) -> None:
-    """Only an escape can make a surrogate, which no UTF-8 could hold."""
-    for key, cell in row.items():
-        if any("\ud800" <= ch <= "\udfff" for text in (key, cell) if isinstance(text, str) for ch in text):
-            raise ConfigError(f"{key!r}: an escape names half a surrogate pair; write the character itself")
+def refuse_half_characters(value: Any, key: str = "") -> None:
+    """Raise ConfigError for half of a surrogate pair, which only an escape can make and no UTF-8 could hold."""
+    if isinstance(value, str) and any("\ud800" <= ch <= "\udfff" for ch in value):
+        raise ConfigError(f"{key!r}: an escape names half a surrogate pair; write the character itself")
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            refuse_half_characters(name, name)
+            refuse_half_characters(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            refuse_half_characters(inner, key)
 
 
 def unique_pairs(pairs: list[tuple[str, Any]]) -> Row:

@@ -4,12 +4,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pipelines.settings import Settings, refuse
+from pipelines.settings import Settings, refuse, show
 
 LabelName = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 def _listed(given: Any) -> Any:
+    if isinstance(given, (bool, int, float)):
+        raise refuse(f"found {show(given)}, expected text or a list of texts: put it in quotes")
     return (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list) else given
 
 

@@ -165,6 +165,7 @@ def test_prompts_that_reveal_labels_are_refused_by_default(refused, put):
         ('[{"id": "i", "prompts": {"a": "x"}, "prompt_contracts": {"a": 1}}]', ":1: prompt_contracts: found 1"),
         ('[{"id": "i", "prompts": {"a": "x"}, "id": "j"}]', "the key 'id' stands twice"),
         ('[{"id": "i", "prompts": {"a": "x"}, "b": [1]}]', ":1: b: found [1], expected text"),
+        ('[{"id": "i", "prompts": {"a": "\\ud83e"}}]', ":1: 'a': an escape names half a surrogate pair"),
         ("[1]", ":1: found 1, expected an object with root, pattern and prompts"),
         ('{"a": 1}', ":1: found an object without a list `stimuli`"),
         ('{"stimuli": [1', ":1: not valid JSON"),
@@ -185,3 +186,9 @@ def test_wrong_prompt_sets_name_their_line(refused, put, tmp_path, content, said
 def test_prompt_sets_bring_their_own_prompts(refused, put):
     put("x.json", json.dumps(SETS, ensure_ascii=False))
     assert "prompt_sets bring their own prompts" in refused(file="x.json", templates={"t": "{root}"})
+
+
+def test_half_characters_are_refused_however_deep(refused, put):
+    put("x.jsonl", '{"word": "ك", "analyses": [{"analysis": {"root": "\\ud800"}}]}\n')
+    said = refused(file="x.jsonl", format="camel", templates={"t": "{root}"})
+    assert "x.jsonl:1: 'root': an escape names half a surrogate pair" in said

@@ -1,6 +1,10 @@
 """UD treebanks: a small hand-made Arabic file with tokens of several words, an empty node and comments."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.stimuli.treebank import read_treebank
 
 
 def line(number, form, lemma="_", upos="_", feats="_", head="0", deprel="root", misc="_"):
@@ -164,3 +168,33 @@ def test_withheld_forms_are_explained(refused, put):
 def test_misspelt_labels_are_refused(refused, put):
     said = refused(file=put("x.conllu", SENTENCE), columns={"labels": ["upso"]})
     assert "no column 'upso'; did you mean 'upos'?" in said
+
+
+LETTERS = st.text("كتبدرسعلم\u064e\u0651a🦙", min_size=1, max_size=5)
+
+
+@given(
+    st.lists(st.tuples(st.lists(LETTERS, min_size=1, max_size=3), st.booleans(), st.booleans()), min_size=1, max_size=6)
+)
+def test_spans_are_those_of_the_forms_however_words_are_joined(tmp_path_factory, tokens):
+    """Tokens of one to three words, spaced or not, joined letter by letter or under a form of their own."""
+    lines, text, wanted, number = [], "", [], 1
+    for words, spaced, own in tokens:
+        own = own and len(words) > 1
+        form = "ك" + "".join(words) if own else "".join(words)
+        start, misc = len(text.encode()), "_" if spaced else "SpaceAfter=No"
+        if len(words) > 1:
+            lines.append(line(f"{number}-{number + len(words) - 1}", form, misc=misc))
+        at = start
+        for word in words:
+            lines.append(line(str(number), word, misc=misc if len(words) == 1 else "_"))
+            size = len(word.encode())
+            wanted.append((start, start + len(form.encode())) if own else (at, at + size))
+            at, number = at + size, number + 1
+        text += form + " " * spaced
+    path = tmp_path_factory.mktemp("conllu") / "x.conllu"
+    path.write_text(f"# text = {text.strip()}\n" + "\n".join(lines) + "\n\n")
+    table = read_treebank(path)
+    assert list(table.spans) == wanted
+    for (_, row), (start, end) in zip(table.rows, wanted, strict=True):
+        assert row["prompt"].encode()[start:end].decode() == row["target"]
