@@ -27,6 +27,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "trace": ("ember.cli.trace:trace", "Write a journal of every operation of a prompt, or sum one up."),
     "demo": ("ember.cli.demo:demo", "See the built-in model form Arabic words from roots."),
     "bench": ("ember.cli.bench:bench", "Time a model on this machine, beside what the machine can do."),
+    "untrained": ("ember.cli.untrained:untrained", "Write a copy of a model with its weights shuffled: a baseline."),
     "validate": ("ember.cli.validate:validate", "Compare every site of every layer with a reference."),
 }
 PLUGIN_HELP: Final = {

@@ -36,6 +36,30 @@ def read_header(data: memoryview, path: str, part: int) -> Header:
     return Header(version, alignment, metadata, read_tensors(cursor, n_tensors, alignment, part))
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the parts of a checked header stand, in bytes from the start of the file."""
+
+    counts: int
+    keys: int
+    tensors: int
+    end: int
+    n_tensors: int
+    n_keys: int
+
+
+def places(cursor: Cursor) -> Places:
+    """Find the parts of a header that `read_header` has checked."""
+    _version(cursor)
+    counts = cursor.pos
+    n_tensors, n_keys = cursor.u64(), cursor.u64()
+    keys = cursor.pos
+    alignment = read_alignment(cursor, read_metadata(cursor, n_keys))
+    tensors = cursor.pos
+    read_tensors(cursor, n_tensors, alignment, 0)
+    return Places(counts, keys, tensors, cursor.pos, n_tensors, n_keys)
+
+
 def _version(cursor: Cursor) -> int:
     cursor.field = "magic"
     magic = bytes(cursor.data[:4])
