@@ -60,10 +60,14 @@ def behaviour(facts: Facts) -> Chapter | None:
     bootstraps = _bootstraps(facts, judged, correct)
     blocks: list[Block] = [_lead(facts, whole), *_whole_table(whole, bootstraps)]
     record: dict[str, Any] = {"all": share_record(whole), "bootstrap": bootstraps, "by": {}}
-    for number, column in enumerate(facts.grouping()):
+    tabulated = facts.tabulated()
+    for column in facts.grouping():
         shares = by_class(column, judged, correct)
         record["by"][column.name] = {name: share_record(share) for name, share in shares.items()}
-        blocks.append(_column_figure(facts, column, shares, number))
+        if column in tabulated:
+            blocks.append(_column_figure(facts, column, shares, tabulated.index(column)))
+        else:
+            blocks.append(_spread_of(column, shares))
     blocks += [*_crossing(facts, judged, correct), *_examples(facts, judged, correct)]
     return Chapter(Section("behaviour", "What the model answered", tuple(blocks)), (_summary(whole),), record)
 
@@ -167,6 +171,19 @@ def _column_figure(facts: Facts, column: Column, shares: dict[str, Share], numbe
     )
 
 
+def _spread_of(column: Column, shares: dict[str, Share]) -> Paragraph:
+    """What can be said of a label with too many values for a table."""
+    low, middle, high = np.quantile([share.value for share in shares.values()], [0.0, 0.5, 1.0])
+    whole = sum(share.value == 1.0 for share in shares.values())
+    return Paragraph(
+        (
+            Code(column.name), f" has {len(shares)} values, too many for a figure: the share of right answers runs "
+            f"from {percent(low)} to {percent(high)}, its median is {percent(middle)}, and {whole} values are always "
+            "right.",
+        )
+    )  # fmt: skip
+
+
 def _codes(names: Sequence[str]) -> Prose:
     parts: list[Any] = []
     for name in names:
@@ -192,7 +209,7 @@ def slug(name: str) -> str:
 
 def _crossing(facts: Facts, judged: Bools, correct: Bools) -> list[Block]:
     """The two columns whose cells differ most, as a heat map; nothing if fewer than two fit."""
-    columns = [column for column in facts.grouping() if len(column.classes) <= CROSSED]
+    columns = [column for column in facts.tabulated() if len(column.classes) <= CROSSED]
     found = [
         (_spread(tally), -i, -j, tally, a, b)
         for i, a in enumerate(columns)

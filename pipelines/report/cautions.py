@@ -140,7 +140,7 @@ def _tokens(facts: Facts) -> Iterator[Prose]:
 
 
 def _labels(facts: Facts) -> Iterator[Prose]:
-    for column in facts.grouping():
+    for column in facts.tabulated():
         sizes = Counter(value for value in column.values if value is not None)
         largest, smallest = sizes.most_common()[0], sizes.most_common()[-1]
         if largest[1] >= UNEVEN * smallest[1]:

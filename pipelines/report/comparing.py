@@ -161,7 +161,7 @@ def _bootstrap_table(groups: dict[str, dict[str, float]]) -> list[Block]:
 
 
 def _figures(a: Facts, common: Common) -> Iterator[Block]:
-    for number, column in enumerate(a.grouping()):
+    for number, column in enumerate(a.tabulated()):
         part = Column(column.name, tuple(column.values[i] for i in common.a))
         use = np.ones(len(common.a), np.bool_)
         shares = [by_class(part, use, right) for right in (common.right_a, common.right_b)]

@@ -78,12 +78,16 @@ class Facts:
         return np.array([row[name] for row in self.answers], np.float64)
 
     def grouping(self) -> list[Column]:
-        """Columns that part the stimuli into a few classes; of those that part them alike only the first."""
+        """Columns that part the stimuli into classes of more than one; of those that part them alike only the first."""
         found: dict[bytes, Column] = {}
         for column in self.columns:
-            if 2 <= len(column.classes) <= min(MOST_CLASSES, len(self.stimuli) // 2):
+            if 2 <= len(column.classes) <= len(self.stimuli) // 2:
                 found.setdefault(column.codes.tobytes(), column)
         return list(found.values())
+
+    def tabulated(self) -> list[Column]:
+        """Those of `grouping` with few enough classes to be told one by one."""
+        return [column for column in self.grouping() if len(column.classes) <= MOST_CLASSES]
 
     def same_as(self, column: Column) -> list[str]:
         """Names of other columns that part the stimuli as `column` does."""

@@ -12,6 +12,8 @@ Z: Final = 1.959963984540054
 """The normal distribution's 97.5 % point."""
 DRAWS: Final = 2000
 SEED: Final = 20260101
+PIECE: Final = 2**21
+"""Groups that are drawn together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,12 @@ def by_groups(values: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[f
     n_groups = int(groups.max()) + 1
     sums = np.bincount(groups, weights=values, minlength=n_groups)
     sizes = np.bincount(groups, minlength=n_groups).astype(np.float64)
-    drawn = np.random.Generator(np.random.Philox(SEED)).integers(n_groups, size=(DRAWS, n_groups))
-    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    random = np.random.Generator(np.random.Philox(SEED))
+    means = np.empty(DRAWS)
+    step = max(1, PIECE // n_groups)
+    for start in range(0, DRAWS, step):
+        drawn = random.integers(n_groups, size=(min(step, DRAWS - start), n_groups))
+        means[start : start + step] = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 import pipelines
-from pipelines.report import Report
+from pipelines.report import Report, make_report
 from pipelines.report.facts import read_facts
 from pipelines.report.intervals import by_groups, mcnemar, wilson
 from pipelines.report.states import measure
@@ -126,3 +126,18 @@ def test_facts_stand_in_the_users_order(small: Path) -> None:
     assert [row["source_index"] for row in facts.stimuli] == list(range(21))
     assert [row["stimulus_id"] for row in facts.answers] == [row["id"] for row in facts.stimuli]
     assert facts.config is not None
+
+
+def test_draws_in_pieces_are_those_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, groups = np.random.default_rng(0).random(300), np.arange(300) % 37
+    whole = by_groups(values, groups)
+    monkeypatch.setattr("pipelines.report.intervals.PIECE", 111)
+    assert by_groups(values, groups) == whole
+
+
+def test_a_label_of_many_values_is_told_in_one_sentence(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.report.facts.MOST_CLASSES", 5)
+    found = make_report(small)
+    assert set(found.record["behaviour"]["by"]) == {"kind", "pattern", "root"}
+    assert "has 6 values, too many for a figure" in found.html
+    assert not any(name.endswith("-root.svg") for name in found.figures)
