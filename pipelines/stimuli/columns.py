@@ -31,6 +31,8 @@ class Columns:
     """What a cell says where there is no value, beside an empty one."""
     spelt: tuple[str, ...]
     """Labels that stand in the prompts by the nature of the format."""
+    placed: bool
+    """Whether the table's own places of targets hold: prompt and target are the format's own."""
 
     def text(self, row: Row, name: str) -> str | None:
         """Return the row's id, expected, target, occurrence or template; None where it has none."""
@@ -70,9 +72,11 @@ def map_columns(config: FileConfig, table: Table) -> Columns:
     plain = config.templates is None and config.pairs is None
     asked = {"prompt": given.prompt} if plain else {}
     asked |= {name: column for name in OPTIONAL if (column := getattr(given, name))}
-    optional: dict[str, str] = {
-        name: asked.get(name, name) for name in OPTIONAL if name in asked or name in table.columns
-    }
+    placed = plain and table.spans is not None and given.prompt == "prompt" and given.target in (None, "target")
+    # Where a format knows the target's place, its text belongs to that prompt alone.
+    implied = [name for name in OPTIONAL if name != "target" or placed or table.spans is None]
+    optional = {name: name for name in implied if name in table.columns}
+    optional |= {name: column for name, column in asked.items() if name != "prompt"}
     slots = list(dict.fromkeys(_slots(config)))
     sides = [column for side in (config.pairs or {}).values() for column in (side.prompt, side.target, side.expected)]
     texts = [column for column in sides if column]
@@ -83,7 +87,7 @@ def map_columns(config: FileConfig, table: Table) -> Columns:
     wanted = [*asked.values(), *labels.values(), *given.ignore, *slots, *texts]
     _check(table, wanted, taken | set(labels.values()) | set(slots) | table.spare)
     spelt = tuple(label for label, column in labels.items() if column in table.spelt) if plain else ()
-    return Columns(given.prompt, optional, labels, frozenset(given.missing or ()), spelt)
+    return Columns(given.prompt, optional, labels, frozenset(given.missing or ()), spelt, placed)
 
 
 def _check(table: Table, wanted: list[str], used: set[str]) -> None:

@@ -30,7 +30,7 @@ class RowDrafts:
     def __init__(self, config: FileConfig, table: Table) -> None:
         self._config = config
         self._columns: Columns = map_columns(config, table)
-        self._spans = None if config.templates or config.pairs else table.spans
+        self._spans = table.spans if self._columns.placed else None
         self._spelt = tuple(name for name in self._columns.spelt if name not in config.reveals)
         self._casts = [_Cast(n, t, parse_template(t.text, None)) for n, t in (config.templates or {}).items()]
         self._expect = None if config.expect is None else parse_template(config.expect, None)

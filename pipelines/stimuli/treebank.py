@@ -18,7 +18,7 @@ OWN: Final = (
     "form", "lemma", "upos", "xpos", "deprel", "span",
 )  # fmt: skip
 """Columns beside the features, which are called as in the treebank, and `misc.NAME`."""
-UNLABELLED: Final = ("token", "head")
+UNLABELLED: Final = ("prompt", "id", "target", "token", "head")
 SPELT: Final = frozenset({"form", "lemma"})
 MISC: Final = "misc."
 

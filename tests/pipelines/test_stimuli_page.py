@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.config import load_config
+from pipelines.config import config_sha256, dump, load_config
 from pipelines.stimuli import StimulusSet, build_set
 from pipelines.stimuli.normalisers import NORMALISERS
 
@@ -38,6 +38,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StimulusSet]:
 def test_each_config_gives_what_its_comment_says(made: dict[str, StimulusSet], name: str, text: str) -> None:
     (count,) = re.findall(r"^stimuli:  # (\d+) stimuli$", text, re.MULTILINE)
     assert len(made[name].stimuli) == int(count)
+
+
+def test_what_a_run_writes_down_is_the_same_config(tmp_path: Path) -> None:
+    for name, text in CONFIGS:
+        (tmp_path / name).write_text(
+            yaml.safe_dump(RUN | yaml.safe_load(text), allow_unicode=True, sort_keys=False), encoding="utf-8"
+        )
+        config = load_config(tmp_path / name)
+        (tmp_path / "again.yaml").write_text(dump(config), encoding="utf-8")
+        again = load_config(tmp_path / "again.yaml")
+        assert dump(again) == dump(config)
+        assert config_sha256(again) == config_sha256(config)
 
 
 def test_the_page_has_all_kinds() -> None:

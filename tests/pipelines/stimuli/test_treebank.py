@@ -96,6 +96,20 @@ def test_a_template_over_words(build, put):
     assert [(s.id, s.target.start) for s in made] == [("a-1:2.one", 13), ("a-1:4.one", 13)]
 
 
+def test_a_word_alone_as_prompt(build, put):
+    put("x.conllu", SENTENCE)
+    made = build(file="x.conllu", columns={"prompt": "form"}, select={"where": {"upos": "NOUN"}}).stimuli
+    assert [(s.prompt, s.target) for s in made] == [("الطالب", None), ("المعلم", None)]
+    assert sorted(made[0].labels) == ["Case", "Number", "deprel", "lemma", "sentence", "span", "upos"]
+
+
+def test_another_target_is_searched_in_the_sentence(build, refused, put):
+    put("x.conllu", SENTENCE)
+    made = build(file="x.conllu", columns={"target": "form"}, select={"where": {"upos": "VERB"}}).stimuli
+    assert [s.target.text for s in made] == ["كتب", "قرأ"]
+    assert "the target 'لِ' does not occur" in refused(file="x.conllu", columns={"target": "lemma"})
+
+
 def test_without_text_it_is_made_of_forms(build, put):
     lines = [row for row in SENTENCE.split("\n") if not row.startswith("# text")]
     made = build(file=put("x.conllu", "\n".join(lines)))
