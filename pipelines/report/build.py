@@ -82,14 +82,18 @@ def _trace(directory: Path) -> Report:
 def _two(a: Path, b: Path) -> Report:
     from pipelines.report.cautions import limits
     from pipelines.report.comparing import answers, common_answers, differences, outputs, parted
+    from pipelines.report.probes_compared import probes_compared
+    from pipelines.report.probing import read_probes
     from pipelines.report.provenance import provenance
 
     found = compare(a, b)
     facts = [read_facts(side, verified=True) for side in (a, b)]
     common = common_answers(*facts)
+    one, other = (read_probes(side) for side in facts)
     chapters = [
-        *(_renamed(provenance(one), letter) for one, letter in zip(facts, "AB", strict=True)),
-        differences(found), answers(facts[0], common) if common else None, outputs(found), parted(found),
+        *(_renamed(provenance(side), letter) for side, letter in zip(facts, "AB", strict=True)),
+        differences(found), answers(facts[0], common) if common else None, outputs(found),
+        probes_compared(one, other) if one and other else None, parted(found),
         limits(facts[0], frozenset({"comparison"})),
     ]  # fmt: skip
     names = [Quoted(one.manifest.origin.name) for one in facts]

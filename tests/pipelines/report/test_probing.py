@@ -172,3 +172,14 @@ def test_a_real_sweep_is_reported(run_small: Callable[..., Path], tmp_path: Path
     )  # fmt: skip
     for one in results[results["features"] == "states"].itertuples():
         assert f"{one.accuracy:.3f}" in found.html
+
+
+def test_probes_of_two_runs_stand_side_by_side(run: Path, small: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(small, tmp_path / "other"))
+    plant(run, [row("pattern", "root-heldout", layer, 0.9 - layer / 10) for layer in LAYERS])
+    assert "probes" not in make_report(run, other).record
+    plant(other, [row("pattern", "root-heldout", layer, 0.35) for layer in LAYERS] + [row("root", "random", 0, 0.5)])
+    found = make_report(run, other)
+    key = {"label": "pattern", "split": "root-heldout", "probe": "logistic", "capture": "after_layer"}
+    assert found.record["probes"]["best"] == [key | {"a": 0.9, "b": 0.35}]
+    assert "both-probes-1-pattern-root-heldout.svg" in found.figures
