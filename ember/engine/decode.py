@@ -103,6 +103,7 @@ class Decode:
         self._evaluations += 1
         h = self._hidden(alive, tokens)  # [S, D]
         stage.show_step("before_logits", NO_LAYER, h)
+        self._check(h, alive, NonFinite(NO_LAYER, "before_logits"))
         chooser = self._choosing.chooser(alive)
         scan = Scan(model, self._be, whole=stage.changes_logits or self._choosing.needs_whole_rows)
         everywhere = np.arange(len(alive))
@@ -123,16 +124,16 @@ class Decode:
         for layer, weights in enumerate(model.weights.layers):
             step.layer = layer
             x = model.family.layer(be, model.config, weights, layer, x, step)
-            self._check(x, alive, layer)
+            self._check(x, alive, NonFinite(layer, "after_layer"))
         self._cache.advance(alive, 1)
         h: Floats = model.family.final_norm(be, model.config, model.weights, x)
         return h
 
-    def _check(self, x: Floats, alive: Rows, layer: int) -> None:
+    def _check(self, x: Floats, alive: Rows, at: NonFinite) -> None:
         flat = x.reshape(-1)
         if not np.isfinite(np.dot(flat, flat)):
             for sequence in alive[~np.isfinite(x).all(axis=1)].tolist():
-                self._fail(sequence, NonFinite(layer, "after_layer"))
+                self._fail(sequence, at)
 
     def _fail(self, sequence: int, why: NonFinite) -> None:
         self.failures.setdefault(sequence, why)

@@ -68,11 +68,11 @@ class Prefill:
         model, be = self.model, self.be
         x: Floats = model.family.embed(be, model.config, model.weights, self.tree.tokens, self.tree.positions)  # [R, D]
         self.side_inputs = model.family.side_inputs(be, model.config, model.weights, self.tree.tokens, x)
-        self._check(x, np.arange(len(x), dtype=np.int32), NonFinite(0, "before_layer"))
+        self.check(x, np.arange(len(x), dtype=np.int32), NonFinite(0, "before_layer"))
         for layer in range(self.depth):
             x = self._layer(layer, x)
             rows = self.kept if layer == self.depth - 1 else np.arange(len(x), dtype=np.int32)
-            self._check(x, rows, NonFinite(layer, "after_layer"))
+            self.check(x, rows, NonFinite(layer, "after_layer"))
             if cache is not None:
                 self._fill(cache, layer)
         if not self.depth:
@@ -126,7 +126,7 @@ class Prefill:
         kept[0][start : start + len(k)] = k
         kept[1][start : start + len(v)] = v
 
-    def _check(self, x: Floats, rows: Index, at: NonFinite) -> None:
+    def check(self, x: Floats, rows: Index, at: NonFinite) -> None:
         """Note prompts with a value that is not finite and make their rows inert, so that others keep theirs."""
         flat = x.reshape(-1)
         if np.isfinite(np.dot(flat, flat)):

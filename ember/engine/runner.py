@@ -12,7 +12,7 @@ from ember.engine.backend import Backend
 from ember.engine.cache import KVCache
 from ember.engine.choosing import Choosing, Continuations, Listener
 from ember.engine.decode import Decode
-from ember.engine.head import Chooser, Likelihood, Ranked, Rows, Scan, Top
+from ember.engine.head import Chooser, Greedy, Likelihood, Ranked, Rows, Scan, Top
 from ember.engine.prefill import Prefill
 from ember.engine.sinks import Sink, StepSink
 from ember.engine.stage import Stage, least_private
@@ -54,6 +54,8 @@ class HeadResult:
     guard: Likelihood | None = None
     ranked: Ranked | None = None
     top: Top | None = None
+    captured: Greedy | None = None
+    """Looks at the logits that captures take."""
 
 
 class UnitRun:
@@ -78,10 +80,11 @@ class UnitRun:
         kept, depth = self._needed()
         cache = self._cache() if work.max_tokens else None
         prefill = Prefill(self.model, self.be, self.tree, stage, kept, depth)
-        head = self._head(kept, prefill.run(cache))
+        head = self._head(kept, prefill.run(cache), prefill)
         failures = dict(prefill.failures)
-        for prompt in self._without_scores(head):
+        for prompt in [*self._without_scores(head), *self._without_logits(head)]:
             failures.setdefault(prompt, NonFinite(NO_LAYER, "after_logits"))
+            stage.runners.pop(prompt, None)
         continuations = Continuations(work, listener)
         if cache is not None and head.chooser is not None:
             self._decode(cache, head.chooser, continuations, failures)
@@ -111,7 +114,7 @@ class UnitRun:
         kept += [self.guard.rows, self.scored]
         return np.unique(np.concatenate(kept)).astype(np.int32), depth
 
-    def _head(self, kept: Index, x: Floats) -> HeadResult:
+    def _head(self, kept: Index, x: Floats, prefill: Prefill) -> HeadResult:
         """Final norm and head for the rows that need them."""
         found = HeadResult()
         if not self._asks_head:
@@ -119,9 +122,9 @@ class UnitRun:
         model, stage, work, tree = self.model, self.stage, self.work, self.tree
         h = model.family.final_norm(self.be, model.config, model.weights, x)  # [kept, D]
         stage.show("before_logits", NO_LAYER, h, tree.places(kept))
+        prefill.check(h, kept, NonFinite(NO_LAYER, "before_logits"))
         ends = bool(work.max_tokens or work.top_k or stage.runners)
-        asked = [sink.rows for sink in stage.sinks if sink.work.site == "after_logits"]
-        asked += [self.guard.rows, self.scored, *([tree.ends] if ends else [])]
+        asked = [self._captured, self.guard.rows, self.scored, *([tree.ends] if ends else [])]
         rows = np.unique(np.concatenate(asked)).astype(np.int32)
         if not len(rows):
             return found
@@ -133,6 +136,12 @@ class UnitRun:
         return found
 
     @property
+    def _captured(self) -> Index:
+        """Rows whose logits are captured, ascending."""
+        rows = [sink.rows for sink in self.stage.sinks if sink.work.site == "after_logits"]
+        return np.unique(np.concatenate([np.empty(0, np.int32), *rows]))
+
+    @property
     def _needs_whole_rows(self) -> bool:
         work = self.work
         return self.stage.changes_logits or self.choosing.needs_whole_rows or bool(len(self.scored) or work.top_k)
@@ -142,6 +151,9 @@ class UnitRun:
         if work.max_tokens:
             found.chooser = self.choosing.chooser(np.arange(len(work.prompts)))
             scan.add(ends, found.chooser)
+        if len(self._captured):
+            found.captured = Greedy(len(self._captured))
+            scan.add(where[self._captured].astype(np.int64), found.captured)
         if len(self.guard.rows):
             found.guard = Likelihood(self.guard.targets)
             scan.add(where[self.guard.rows].astype(np.int64), found.guard)
@@ -202,6 +214,13 @@ class UnitRun:
         found = [one.prompt for one, score in scores if not _all_finite(score.log_probabilities)]
         tops = enumerate(head.top.tokens if head.top else ())
         return found + [prompt for prompt, top in tops if not _all_finite(top.log_probabilities)]
+
+    def _without_logits(self, head: HeadResult) -> list[int]:
+        """Prompts of which captured logits are NaN, +inf, or -inf throughout; single ones may be -inf (a mask)."""
+        if head.captured is None or not head.captured.broken.any():
+            return []
+        broken = self._captured[head.captured.broken]
+        return [p for p in range(len(self.work.prompts)) if np.isin(self.tree.path(p), broken).any()]
 
     def _scores(self, ranked: Ranked | None) -> list[Score]:
         if ranked is None:

@@ -142,6 +142,44 @@ def test_a_value_that_is_not_finite_while_decoding_names_its_layer(model) -> Non
     assert found.produced[1] == model(PROMPT, OTHER, max_tokens=5).produced[1]
 
 
+@pytest.mark.parametrize("where", ["prompt", "step"])
+def test_a_value_that_is_not_finite_after_the_final_norm_names_its_site(model, where) -> None:
+    wrong = np.full(model.bound.card.hidden_size, np.inf, np.float32)
+    at, steps = (((8,), ()), ()) if where == "prompt" else (((), ()), ((1,), ()))
+    broken = InterventionWork("replace", "before_logits", (-1,), at, steps, vector=wrong)
+    found = model(PROMPT, OTHER, max_tokens=5, interventions=(broken,))
+    assert found.failures == {0: NonFinite(-1, "before_logits")}
+    assert found.produced[1] == model(PROMPT, OTHER, max_tokens=5).produced[1]
+
+
+@pytest.mark.parametrize(
+    ("site", "value"), [("before_logits", np.nan), ("after_logits", np.nan), ("after_logits", np.inf)]
+)
+def test_captured_states_of_the_head_are_finite_or_their_prompt_fails(model, site, value) -> None:
+    """Nothing is generated or scored here that would stumble over them."""
+    card = model.bound.card
+    wrong = np.zeros(card.hidden_size if site == "before_logits" else card.vocab_size, np.float32)
+    wrong[3] = value
+    broken = InterventionWork("replace", site, (-1,), ((8,), ()), vector=wrong)
+    look = CaptureWork("after_logits", (-1,), ((8,), (8,)))
+    found = model(PROMPT, OTHER, captures=(look,), interventions=(broken,))
+    assert found.failures == {0: NonFinite(-1, site)}
+    assert np.array_equal(found.captures[0][0, 1], model(PROMPT, OTHER, captures=(look,)).captures[0][0, 1])
+
+
+def test_masked_logits_are_captured_and_a_mask_of_everything_is_not(model) -> None:
+    mask = np.full(model.bound.card.vocab_size, -np.inf, np.float32)
+    look = CaptureWork("after_logits", (-1,), ((8,),))
+    for kept, failed in ((5, {}), (None, {0: NonFinite(-1, "after_logits")})):
+        if kept is not None:
+            mask[kept] = 0
+        masked = InterventionWork("add", "after_logits", (-1,), ((8,),), vector=mask)
+        found = model(PROMPT, captures=(look,), interventions=(masked,))
+        assert found.failures == failed
+        assert np.isfinite(found.captures[0]).sum() == (kept is not None)
+        mask[:] = -np.inf
+
+
 def test_scores_and_top_tokens_are_those_of_the_logits(model) -> None:
     continuations = [Continuation(0, (5, 9, 2)), Continuation(1, (1,)), Continuation(0, (5, 9, 3, 3))]
     found = model(PROMPT, OTHER, continuations=tuple(continuations), top_k=4)
