@@ -24,9 +24,7 @@ ROWS: Final = 1024
 
 def refuse_in_the_way(target: Path, run_dir: Path, *, force: bool) -> None:
     """Raise InputError where an export to `target` would overwrite something or lie in the run directory."""
-    inside = run_dir.resolve()
-    if target.resolve() == inside or inside in target.resolve().parents:
-        raise InputError(f"{target} lies in the run directory, whose files are the run's alone; choose another --out")
+    refuse_inside(target, run_dir)
     if not target.exists() and not target.is_symlink():
         return
     if not target.is_dir() or target.is_symlink():
@@ -36,6 +34,13 @@ def refuse_in_the_way(target: Path, run_dir: Path, *, force: bool) -> None:
         raise InputError(f"{target} holds files that are no export; choose another --out")
     if own and not force:
         raise InputError(f"{target} holds an export already; give --force to replace it, or another --out")
+
+
+def refuse_inside(target: Path, run_dir: Path) -> None:
+    """Raise InputError where `target` is the run directory or lies in it."""
+    inside = run_dir.resolve()
+    if target.resolve() == inside or inside in target.resolve().parents:
+        raise InputError(f"{target} lies in the run directory, whose files are the run's alone; choose another --out")
 
 
 @contextmanager

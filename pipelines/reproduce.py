@@ -22,6 +22,7 @@ from pipelines.comparison.matching import read_samples
 from pipelines.comparison.records import CaptureComparison, LayerComparison
 from pipelines.config import RunConfig, config_sha256, load_config
 from pipelines.errors import VerifyError
+from pipelines.export_files import refuse_inside
 from pipelines.progress import Reporter
 from pipelines.reading import Run, load
 from pipelines.running import run as run_config
@@ -94,6 +95,7 @@ def reproduce(
     original = load(run_dir, verify=True, partial=True)
     config = _config(original)
     target = Path(out) if out is not None else original.directory.absolute().with_name(_beside(original.directory))
+    refuse_inside(target, original.directory)
     section = config.model.model_copy(update={"path": model or config.model.path, "sha256": None})
     output = config.output.model_copy(update={"dir": str(target)})
     config = config.model_copy(update={"model": section, "output": output})

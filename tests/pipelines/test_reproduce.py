@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ember.errors import EmberError
+from ember.errors import EmberError, InputError
 from pipelines.cli.main import pipeline
 from pipelines.errors import RunError, VerifyError
 from pipelines.manifest import read_manifest
@@ -119,6 +119,13 @@ def test_a_directory_with_something_else_is_refused(finished: Path, tmp_path: Pa
     (tmp_path / "mine/thesis.txt").write_text("x")
     with pytest.raises(RunError, match="holds no run that could be continued"):
         reproduce(finished, out=tmp_path / "mine", scheduler="serial")
+
+
+def test_a_run_is_never_compared_with_itself(finished: Path) -> None:
+    for out in (finished, finished / "again"):
+        with pytest.raises(InputError, match="lies in the run directory"):
+            reproduce(finished, out=out, scheduler="serial")
+    assert not (finished / "again").exists()
 
 
 def test_the_command(finished: Path, tmp_path: Path) -> None:

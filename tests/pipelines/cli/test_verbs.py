@@ -18,7 +18,7 @@ def ember(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_every_verb_of_the_table_is_a_command_with_an_example() -> None:
-    for verb in ("run", "plan", "status"):
+    for verb in ("run", "plan", "lint", "status", "reproduce", "export"):
         assert verb in VERBS
         shown = CliRunner().invoke(pipeline, [verb, "--help"])
         assert shown.exit_code == 0
