@@ -17,6 +17,7 @@ from pipelines.plan import open_source
 from pipelines.plan_checks import refuse_unfit
 from pipelines.stimuli import build_set
 from pipelines.stimuli.checks import Finding, find, leak_findings
+from pipelines.stimuli.record import Stimulus
 from pipelines.stimuli.text_checks import CLASSES, label_findings, text_findings
 from pipelines.tokenized import Tokenized, tokenize
 
@@ -41,7 +42,9 @@ class LintReport:
     record: dict[str, Any]
     """Where the stimuli came from and what was done to them."""
     tokens: dict[str, Any]
-    """Tokens of prompts and of targets: least, mean, most; bytes a token."""
+    """Tokens of prompts and of targets, and of the targets of each template: least, mean, most; bytes a token."""
+    labels: dict[str, Any]
+    """Of each label how many values it has, and on how many stimuli the rarest and the commonest of them stand."""
     findings: tuple[Finding, ...]
     """Errors first, then warnings, then notes."""
 
@@ -58,13 +61,19 @@ class LintReport:
     def plain(self) -> dict[str, Any]:
         """The report as plain data; ids are bounded."""
         counts = {f"{severity}s": self.count(severity) for severity in RANKS}
-        told = {"name": self.name, "stimuli": self.stimuli, **self.record, "tokens": self.tokens}
+        told = {"name": self.name, "stimuli": self.stimuli, **self.record}
+        told |= {"tokens": self.tokens, "labels": self.labels}
         return told | counts | {"findings": [_record(finding) for finding in self.findings]}
 
     def lines(self) -> list[str]:
         """Say it in words."""
         head = f"{self.name}: {self.stimuli} stimuli; " + ", ".join(f"{self.count(s)} {s}s" for s in RANKS)
-        return [head, *self._token_lines(), *(line for finding in self.findings for line in _lines(finding))]
+        return [
+            head,
+            *self._token_lines(),
+            *self._label_lines(),
+            *(line for finding in self.findings for line in _lines(finding)),
+        ]
 
     def _token_lines(self) -> list[str]:
         return [
@@ -72,6 +81,16 @@ class LintReport:
             f"{told['bytes_per_token']} bytes a token"
             for what, told in self.tokens.items()
         ]
+
+    def _label_lines(self) -> list[str]:
+        told = [
+            f"{name} {one['values']} ({one['rarest']})"
+            if one["rarest"] == one["commonest"]
+            else f"{name} {one['values']} ({one['rarest']} to {one['commonest']})"
+            for name, one in self.labels.items()
+        ]
+        more = f"; … ({len(told)} labels)" if len(told) > SHOWN else ""
+        return [f"labels    values of each, and stimuli a value: {'; '.join(told[:SHOWN])}{more}"] if told else []
 
 
 def _record(finding: Finding) -> dict[str, Any]:
@@ -112,7 +131,19 @@ def lint(config: RunConfig) -> LintReport:
     findings += [*text_findings(found.stimuli), *label_findings(found.stimuli)]
     findings += token_findings(samples, source.tokenizer, parse_special=parse_special)
     ordered = sorted(findings, key=lambda finding: RANKS[finding.severity])
-    return LintReport(config.name, len(found.stimuli), found.record, _token_counts(samples), tuple(ordered))
+    counts = _label_counts(found.stimuli)
+    return LintReport(config.name, len(found.stimuli), found.record, _token_counts(samples), counts, tuple(ordered))
+
+
+def _label_counts(stimuli: Sequence[Stimulus]) -> dict[str, Any]:
+    values: dict[str, Counter[str]] = defaultdict(Counter)
+    for stimulus in stimuli:
+        for name, value in stimulus.labels.items():
+            values[name][value] += 1
+    return {
+        name: {"values": len(found), "rarest": min(found.values()), "commonest": max(found.values())}
+        for name, found in sorted(values.items())
+    }
 
 
 def _merged(findings: Sequence[Finding]) -> list[Finding]:
@@ -215,14 +246,17 @@ def _size(sample: Tokenized) -> int:
 
 
 def _token_counts(samples: Sequence[Tokenized]) -> dict[str, Any]:
-    prompts = [(len(sample.tokens), len(sample.stimulus.prompt.encode())) for sample in samples]
-    targets = [
-        (span[1] - span[0], target.end - target.start)
-        for sample in samples
-        if (span := sample.span_tokens) and (target := sample.stimulus.target)
-    ]
-    named = {"prompts": prompts, "targets": targets}
-    return {what: _spread(pairs) for what, pairs in named.items() if pairs}
+    named: dict[str, list[tuple[int, int]]] = {"prompts": [], "targets": []}
+    for sample in samples:
+        stimulus, span = sample.stimulus, sample.span_tokens
+        named["prompts"].append((len(sample.tokens), len(stimulus.prompt.encode())))
+        if span and stimulus.target:
+            size = (span[1] - span[0], stimulus.target.end - stimulus.target.start)
+            named["targets"].append(size)
+            if stimulus.template is not None:
+                named.setdefault(f"targets of {stimulus.template}", []).append(size)
+    single = len(named) == 3
+    return {what: _spread(pairs) for what, pairs in named.items() if pairs and not (single and " of " in what)}
 
 
 def _spread(pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
     return {
         "name": plan.config.name,
         "model": _model(plan),
+        "stimuli": plan.stimuli_record,
         "prompts": len(plan.samples),
         "tokens_per_prompt": {"min": min(lengths), "max": max(lengths)},
         "max_tokens": plan.max_tokens,
@@ -98,11 +99,20 @@ def _numbers(told: dict[str, Any]) -> list[str]:
     shape = f"{model['n_layers']} layers of {model['hidden_size']}, context {model['context_length']}"
     return [
         f"model     {model['path']} ({model['architecture']}, {shape})",
+        *_selection(told["stimuli"]),
         f"rows      {told['rows']:,} token rows, {told['rows_shared']:,} after sharing prefixes ({saved:.1f}x)",
         *_scores(told),
         f"units     {told['units']} of at most {told['unit_rows']:,} rows",
         *hooks_lines(told),
     ]
+
+
+def _selection(record: dict[str, Any]) -> list[str]:
+    """Say what was left out or changed on the way to the prompts; nothing where nothing was."""
+    steps = [f"{step['after']:,} after {step['step']}" for step in record.get("steps", ())[1:]]
+    changed = [f"{count:,} changed by {name}" for name, count in record.get("normalize", {}).items()]
+    read = [f"{record['steps'][0]['after']:,} read"] if steps or changed else []
+    return [f"stimuli   {', '.join([*read, *steps, *changed])}"] if read else []
 
 
 def _scores(told: dict[str, Any]) -> list[str]:

@@ -95,3 +95,15 @@ def test_words_and_machines_and_strictness(tmp_path):
     assert record["steps"] == [{"step": "read", "after": 30}]
     assert run.invoke(pipeline, ["lint", str(config), "--strict"], standalone_mode=False).return_value == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_tokens_of_forms_and_sizes_of_classes_are_told(linted):
+    items = [
+        {"prompt": f"{word} هنا", "target": word, "template": script, "labels": {"script": script}}
+        for script, words in {"bare": ["كتب", "درس"], "vocalised": ["كَتَبَ", "دَرَسَ", "عَلِمَ"]}.items()
+        for word in words
+    ]
+    _, report = linted(items, stimuli={"items": items, "allow_leaks": True})
+    assert report.tokens["targets of bare"]["max"] < report.tokens["targets of vocalised"]["min"]
+    assert report.labels == {"script": {"values": 2, "rarest": 2, "commonest": 3}}
+    assert "labels    values of each, and stimuli a value: script 2 (2 to 3)" in report.lines()

@@ -216,3 +216,19 @@ def test_positions_of_a_config_reach_the_plan(tmp_path: Path) -> None:
     assert config.hooks.capture[0].position == Position("from_end", 1)
     plan = make_plan(config)
     assert plan.captures[0].positions[0] == (len(plan.samples[0].tokens) - 2,)
+
+
+def test_what_was_selected_and_changed_is_said(tmp_path):
+    from pipelines.plan_report import plan_lines, plan_record
+    from tests.faults.rig import make_config
+
+    items = [{"prompt": f"كتـاب {i}", "labels": {"odd": str(i % 2)}} for i in range(8)]
+    section = {
+        "items": items,
+        "normalize": ["strip_tatweel"],
+        "select": {"where": {"odd": "1"}, "sample": {"count": 3}},
+    }
+    told = plan_record(make_plan(make_config(tmp_path, [], stimuli=section)))
+    assert "stimuli   8 read, 4 after where, 3 after sample, 4 changed by strip_tatweel" in plan_lines(told)
+    plain = plan_record(make_plan(make_config(tmp_path, items, name="plain")))
+    assert not any(line.startswith("stimuli ") for line in plan_lines(plain))
