@@ -1,6 +1,7 @@
 """What `Model.capture` takes and gives: requests checked against the model, rows gathered in the caller's order."""
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
@@ -8,11 +9,12 @@ from typing import Any, Final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ember.card import ModelCard
 from ember.errors import InputError
 from ember.hooks import Experiment
 from ember.positions import KINDS, Position, resolve
-from ember.sites import NO_LAYER, SITES
-from ember.work import CaptureWork, Floats, InterventionWork, Observe, Operation, Tokens
+from ember.sites import NO_LAYER, SITES, moment
+from ember.work import ALL_STEPS, CaptureWork, Floats, InterventionWork, Observe, Operation, Tokens
 
 OPERATIONS: Final = get_args(Operation)
 ROW_DTYPE: Final = np.dtype([("prompt", np.int64), ("position", np.int32), ("token_id", np.int32)])
@@ -123,23 +125,84 @@ def check_observe(observe: str | None, *, changed: bool) -> Observe:
 
 
 def check_interventions(
-    interventions: Sequence[InterventionWork], n_prompts: int, n_layers: int
+    interventions: Sequence[InterventionWork],
+    prompts: Sequence[Tokens],
+    card: ModelCard,
+    captures: Sequence[CaptureWork] = (),
 ) -> tuple[InterventionWork, ...]:
-    """Return the interventions. Raises InputError where sites, layers, prompts or sources do not fit."""
+    """Return the interventions. Raises InputError where sites, layers, positions, strengths or sources do not fit."""
     for number, one in enumerate(interventions):
+        if not isinstance(one, InterventionWork):
+            raise InputError(f"intervention {number}: found {type(one).__name__}, expected an InterventionWork")
         where = f"intervention {number} ({one.operation} at {one.site}): "
         if one.operation not in OPERATIONS:
             raise InputError(where + f"expected one of {', '.join(OPERATIONS)}")
         check_sites(one.site)
-        wanted = range(n_layers) if SITES[one.site].per_layer else (NO_LAYER,)
+        wanted = range(card.n_layers) if SITES[one.site].per_layer else (NO_LAYER,)
         if not one.layers or any(layer not in wanted for layer in one.layers):
             raise InputError(where + f"layers {list(one.layers)} do not exist; expected some of {wanted}")
-        if len(one.positions) != n_prompts:
-            raise InputError(where + f"positions of {len(one.positions)} prompts, expected those of {n_prompts}")
-        sources = sum(source is not None for source in (one.vector, one.rows, one.capture))
-        if sources != (0 if one.operation in ("zero", "scale") else 1):
-            raise InputError(where + f"found {sources} sources, expected one for all operations but zero and scale")
+        if list(one.layers) != sorted(set(one.layers)):
+            raise InputError(where + f"layers {list(one.layers)}: expected each once, in ascending order")
+        if not math.isfinite(one.strength):
+            raise InputError(where + f"strength {one.strength}: expected a finite number")
+        _check_places(one, prompts, where)
+        _check_source(one, card, where)
+        if one.capture is not None:
+            _check_capture(one, captures, where)
     return tuple(interventions)
+
+
+def _check_places(one: InterventionWork, prompts: Sequence[Tokens], where: str) -> None:
+    if len(one.positions) != len(prompts):
+        raise InputError(where + f"positions of {len(one.positions)} prompts, expected those of {len(prompts)}")
+    for number, (at, prompt) in enumerate(zip(one.positions, prompts, strict=True)):
+        if any(not 0 <= index < len(prompt) for index in at):
+            raise InputError(
+                where + f"positions {list(at)} of prompt {number}, expected token indices from 0 to {len(prompt) - 1}"
+            )
+    if one.steps and len(one.steps) != len(prompts):
+        raise InputError(where + f"steps of {len(one.steps)} prompts, expected those of {len(prompts)}, or none")
+    if any(step < ALL_STEPS for at in one.steps for step in at):
+        raise InputError(where + f"steps {one.steps}: expected numbers from 0, or {ALL_STEPS} for all of them")
+
+
+def _check_source(one: InterventionWork, card: ModelCard, where: str) -> None:
+    sources = sum(source is not None for source in (one.vector, one.rows, one.capture))
+    if sources != (0 if one.operation in ("zero", "scale") else 1):
+        raise InputError(where + f"found {sources} sources, expected one for all operations but zero and scale")
+    width = card.vocab_size if SITES[one.site].width == "vocab" else card.hidden_size
+    each = (len(one.layers), width)
+    if one.vector is not None and one.vector.shape not in ((width,), each):
+        raise InputError(where + f"a vector of shape {one.vector.shape}, expected {(width,)} or {each}")
+    rows = (len(one.layers), sum(map(len, one.positions)), width)
+    if one.rows is not None and one.rows.shape != rows:
+        raise InputError(where + f"rows of shape {one.rows.shape}, expected {rows}: layers, positions, width")
+
+
+def _check_capture(one: InterventionWork, captures: Sequence[CaptureWork], where: str) -> None:
+    assert one.capture is not None
+    if not 0 <= one.capture < len(captures):
+        raise InputError(where + f"capture {one.capture} does not exist: there are {len(captures)}, counted from 0")
+    source = captures[one.capture]
+    if SITES[source.site].width != SITES[one.site].width:
+        raise InputError(where + f"rows of {source.site}, capture {one.capture}, are not as wide as those acted on")
+    for layer in one.layers:
+        read = layer if one.capture_layer is None else one.capture_layer
+        if read not in source.layers:
+            raise InputError(where + f"capture {one.capture} has no layer {read}, only {list(source.layers)}")
+        taken, acted = moment(source.site, read), moment(one.site, layer)
+        if taken > acted or (taken == acted and source.observe == "after"):
+            raise InputError(
+                where + f"capture {one.capture} of {source.site}, layer {read}, is not taken before layer {layer} is "
+                "acted on; expected one of an earlier layer or site, or of the same with observe='before'"
+            )
+    for number, (at, kept) in enumerate(zip(one.positions, source.positions, strict=True)):
+        rows = min(1, len(kept)) if source.pooled else len(kept)
+        if at and rows not in (1, len(at)):
+            raise InputError(
+                where
+                + f"capture {one.capture} has {rows} rows of prompt {number}, expected one, or the {len(at)} acted on"
+            )
 
 
 def acting_record(

@@ -107,10 +107,10 @@ class Model:
         chosen = requests.check_layers(layers, self.n_layers, sites)
         selector = requests.check_position(position)
         bound = bind_experiments(experiments, len(ids))
-        acting = requests.check_interventions(interventions, len(ids), self.n_layers)
-        changed = bool(acting) or any(one.mutates for mine in bound for one in mine)
+        changed = bool(interventions) or any(one.mutates for mine in bound for one in mine)
         side = requests.check_observe(observe, changed=changed)
         works = requests.capture_works(sites, chosen, selector, ids, side)
+        acting = requests.check_interventions(interventions, ids, self.card, works)
         gathered, findings = self._run_all(ids, works, acting, bound)
         order = np.argsort(np.argsort(chosen))
         arrays = {
@@ -151,11 +151,11 @@ class Model:
         a value is not finite, InputError for what cannot be served.
         """
         ids = self._ids(None if prompt is None else [prompt], None if tokens is None else [tokens])
-        if isinstance(max_tokens, bool) or max_tokens < 1:
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
             raise InputError(f"max_tokens {max_tokens!r}: expected an integer of at least 1")
         self._check_context(ids, max_tokens)
         sampling = sampling_of(temperature, top_k, top_p, seed, [""])
-        acting = requests.check_interventions(interventions, 1, self.n_layers)
+        acting = requests.check_interventions(interventions, ids, self.card)
         stop_ids = self.tokenizer.stop_ids if stop_at_eos else ()
         stream = TextStream(self.tokenizer, check_stop(stop), stop_ids, on_token)
         work = UnitWork(tuple(ids), max_tokens=max_tokens, stop_ids=stop_ids, interventions=acting, sampling=sampling)
@@ -182,7 +182,7 @@ class Model:
         """
         ids = self._ids(prompts, tokens)
         request = make_request(self.tokenizer, prompts, ids, continuations, context=self.context_length, top_k=top_k)
-        acting = requests.check_interventions(interventions, len(ids), self.n_layers)
+        acting = requests.check_interventions(interventions, ids, self.card)
         private = least_private(UnitWork(tuple(ids), interventions=acting), [False] * len(ids))
         found: dict[int, list[ScoredContinuation]] = {}
         for chosen, work in request.units(UNIT_ROWS, private):
@@ -208,7 +208,7 @@ class Model:
         Bits and kernels are those of the same run without a trace. Raises as `generate` does.
         """
         ids = self._ids(None if prompt is None else [prompt], None if tokens is None else [tokens])
-        if isinstance(max_tokens, bool) or max_tokens < 0:
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
             raise InputError(f"max_tokens {max_tokens!r}: expected an integer of at least 0")
         self._check_context(ids, max_tokens)
         events: list[Event] = []

@@ -38,3 +38,8 @@ SITES: Final[dict[str, Site]] = {
         Site("after_logits", "vocab", "output of the LM head"),
     )
 }
+
+
+def moment(site: str, layer: int) -> tuple[bool, int, int]:
+    """When a site fires in an evaluation: ascending, the logits sites last."""
+    return layer == NO_LAYER, layer, list(SITES).index(site)

@@ -6,11 +6,10 @@ Whatever cannot be is refused here, in the client and by the stimulus's id, neve
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from ember.card import ModelCard
 from ember.errors import InputError
-from ember.sites import NO_LAYER, SITES
+from ember.sites import NO_LAYER, SITES, moment
 from pipelines.captures import PlannedCapture
 from pipelines.choices import Sample, for_each, label_of, layers_of, position_of, selected, tokens_at
 from pipelines.config.hooks import SAME, CaptureSource, InterveneConfig, RunSource, VectorSource
@@ -20,7 +19,6 @@ from pipelines.hook_tables import CaptureReference, InterventionTable, Ragged, R
 from pipelines.manifest import CaptureRecord
 from pipelines.sources import SourceRun, load_vector, open_run
 
-ORDER: Final = tuple(SITES)
 """Sites in firing order."""
 
 
@@ -147,7 +145,7 @@ class Compiler:
             there = here if layer is None else layer
             if there not in capture.layers:
                 raise ConfigError(f"{key}: capture {capture.name!r} has no layer {there}; it has {[*capture.layers]}")
-            first, second = _moment(there, capture.site), _moment(here, asked.site)
+            first, second = moment(capture.site, there), moment(asked.site, here)
             if first > second or (first == second and capture.observe != "before"):
                 raise ConfigError(
                     f"{key}: capture {capture.name!r} ({_at(there, capture.site)}, observe {capture.observe}) is not "
@@ -197,11 +195,6 @@ class Compiler:
         stimulus = sample.stimulus.id if stimulus == SAME else stimulus
         wanted = None if source.position == SAME else position_of(source.position, sample)
         return run.places(capture, stimulus, wanted, at)
-
-
-def _moment(layer: int, site: str) -> tuple[int, int]:
-    """When a site fires: ascending."""
-    return (layer if layer != NO_LAYER else 2**31, ORDER.index(site))
 
 
 def _at(layer: int, site: str) -> str:

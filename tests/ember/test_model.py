@@ -9,6 +9,7 @@ import ember
 from ember.errors import InputError, ModelError, NumericsError, UnsupportedError
 from ember.positions import Position
 from ember.sites import SITES
+from ember.work import InterventionWork
 from tests.foundry.tiny import tiny_llama
 
 ARABIC = ["كَتَبَ الوَلَدُ", "كــتاب", "لا إله", "abc كتب 123 😀👩‍👧", "كَتَبَ"]
@@ -237,3 +238,62 @@ def test_the_public_names_are_a_list() -> None:
         assert getattr(ember, name) is not None
     with pytest.raises(AttributeError, match="offers"):
         _ = ember.nothing
+
+
+def _act(operation="add", site="after_layer", layers=(1,), positions=((2,),), **rest) -> InterventionWork:
+    return InterventionWork(operation, site, layers, positions, **rest)
+
+
+WIDE = np.ones(64, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (None, "intervention 0: found NoneType, expected an InterventionWork"),
+        (_act("explode"), r"expected one of zero, scale"),
+        (_act(layers=(3,), vector=WIDE), r"layers \[3\] do not exist"),
+        (_act(layers=(1, 1), vector=WIDE), r"layers \[1, 1\]: expected each once, in ascending order"),
+        (_act(positions=((4,),), vector=WIDE), r"positions \[4\] of prompt 0, expected token indices from 0 to 3"),
+        (_act(positions=((-1,),), vector=WIDE), r"positions \[-1\] of prompt 0, expected token indices from 0 to 3"),
+        (_act(positions=((1,), (1,)), vector=WIDE), "positions of 2 prompts, expected those of 1"),
+        (_act(steps=((0,), (0,)), vector=WIDE), "steps of 2 prompts, expected those of 1, or none"),
+        (_act(steps=((-5,),), vector=WIDE), "expected numbers from 0, or -1 for all of them"),
+        (_act("scale", strength=float("nan")), "strength nan: expected a finite number"),
+        (_act(), "found 0 sources, expected one"),
+        (_act(vector=WIDE[:5]), r"a vector of shape \(5,\), expected \(64,\) or \(1, 64\)"),
+        (_act(vector=np.ones((1, 1, 64), np.float32)), r"a vector of shape \(1, 1, 64\)"),
+        (_act(site="after_logits", layers=(-1,), vector=WIDE), r"a vector of shape \(64,\), expected \(512,\)"),
+        (_act(rows=np.ones((1, 7, 64), np.float32)), r"rows of shape \(1, 7, 64\), expected \(1, 1, 64\)"),
+        (_act(capture=1), "capture 1 does not exist: there are 1, counted from 0"),
+        (_act(capture=0), "is not taken before layer 1 is acted on"),
+        (_act(capture=0, capture_layer=2), "is not taken before layer 1 is acted on"),
+        (_act(capture=0, capture_layer=7), r"capture 0 has no layer 7, only \[0, 1, 2\]"),
+        (
+            _act(capture=0, capture_layer=0, positions=((1, 2),)),
+            "capture 0 has 4 rows of prompt 0, expected one, or the 2",
+        ),
+        (
+            _act(site="after_logits", layers=(-1,), positions=((3,),), capture=0, capture_layer=0),
+            "not as wide as those",
+        ),
+    ],
+)
+def test_interventions_that_cannot_act_are_refused(model, wrong, said) -> None:
+    with pytest.raises(InputError, match=said):
+        model.capture(tokens=[[1, 2, 3, 4]], position="all", interventions=[wrong], observe="after")
+
+
+def test_an_intervention_takes_its_rows_from_an_earlier_layer(model) -> None:
+    ids = [1, 2, 3, 4]
+    copied = _act("replace", positions=((0, 1, 2, 3),), capture=0, capture_layer=0)
+    found = model.capture(tokens=[ids], position="all", interventions=[copied], observe="after")["after_layer"]
+    assert np.array_equal(found[:, 1], found[:, 0])
+    assert np.array_equal(found[:, 0], model.capture(tokens=[ids], position="all")["after_layer"][:, 0])
+
+
+@pytest.mark.parametrize("count", [1.5, "3", None, True, -1])
+def test_counts_of_tokens_are_integers(model, count) -> None:
+    for verb in (model.generate, model.trace):
+        with pytest.raises(InputError, match=r"max_tokens .*: expected an integer of at least"):
+            verb(tokens=[1, 2], max_tokens=count)
