@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.probes.design import Design, Linear, Rows, scores
 from pipelines.probes.lbfgs import Doubles
 from pipelines.probes.solvers import FITS
-from pipelines.probes.splits import Excluded, Folds, Key, outside
+from pipelines.probes.splits import Folds, Key, outside
 from pipelines.probes.targets import Codes
 
 
@@ -75,24 +75,23 @@ Compared = dict[Key, list[Doubles]]
 
 
 def _compare(design: Design, task: Task, probe: str, strengths: Sequence[float]) -> Compared:
-    pairs: dict[Excluded, list[tuple[Key, Key]]] = {}
+    learn: dict[object, Rows] = {}
+    served: dict[object, list[tuple[Key, int, Rows]]] = {}
     for key in task.folds.keys:
-        for other in task.folds.inner(key):
-            pairs.setdefault(outside(key, other), []).append((key, other))
-    found: dict[Key, dict[Key, Doubles]] = {}
-    for excluded, served in pairs.items():
-        rows = task.folds.training_rows(excluded)
+        for place, inner in enumerate(task.folds.inner(key)):
+            learn[inner.name] = inner.learn
+            served.setdefault(inner.name, []).append((key, place, inner.judge))
+    found: dict[Key, dict[int, Doubles]] = {}
+    for name, rows in learn.items():
         models = _fit(design, task, probe, rows, [task.codes], strengths)[0]
-        judged = {other: _accuracies(design, task, other, models) for _, other in served}
-        for key, other in served:
-            found.setdefault(key, {})[other] = judged[other]
-    return {key: [by_set[other] for other in sorted(by_set)] for key, by_set in found.items()}
+        for key, place, judge in served[name]:
+            found.setdefault(key, {})[place] = _accuracies(design, task, judge, models)
+    return {key: [by_place[place] for place in sorted(by_place)] for key, by_place in found.items()}
 
 
-def _accuracies(design: Design, task: Task, key: Key, models: list[Linear]) -> Doubles:
-    test = task.folds.test_rows(key)
-    told = scores(design.x[task.rows[test]], models)
-    return np.array([np.mean(one.argmax(axis=1) == task.codes[test]) for one in told])
+def _accuracies(design: Design, task: Task, rows: Rows, models: list[Linear]) -> Doubles:
+    told = scores(design.x[task.rows[rows]], models)
+    return np.array([np.mean(one.argmax(axis=1) == task.codes[rows]) for one in told])
 
 
 def _best(accuracies: list[Doubles]) -> int:

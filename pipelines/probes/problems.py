@@ -276,17 +276,10 @@ def _grouping(stimuli: Stimuli, name: str, rows: Codes) -> Grouping:
 
 def _fold_count(config: ProbeConfig, groupings: Sequence[Grouping]) -> int:
     if config.folds is not None:
-        count = config.folds
-    elif len(groupings) > 1:
-        count = CROSSED_FOLDS
-    else:
-        count = max(3, min(FOLDS, len(np.unique(groupings[0].codes))))
-    if count < 3 and any(len(config.strengths.of(probe)) > 1 for probe in config.probes):
-        raise SplitRefused(
-            "2 folds leave none to choose strengths on: one is tested, one is learnt from; "
-            "use 3, or give one strength for each probe"
-        )
-    return count
+        return config.folds
+    if len(groupings) > 1:
+        return CROSSED_FOLDS
+    return max(2, min(FOLDS, len(np.unique(groupings[0].codes))))
 
 
 def _order(config: ProbeConfig, target: Target, groups: Sequence[Codes]) -> Codes | None:

@@ -2,7 +2,9 @@
 
 Groups (prompts, roots, patterns, …) are never torn: each goes to one fold whole. With several ways of grouping, such as
 root and pattern, a row is tested where all of its groups are held out, and learnt from where none is. Strengths are
-chosen on the other folds of the same partition, so that the inner folds keep groups apart as the outer ones do.
+chosen on the other folds of the same partition, so that the inner folds keep groups apart as the outer ones do. Of two
+folds (two templates) none is left for that: there strengths are chosen on parts of the one that is learnt from, among
+which only prompts are kept apart.
 """
 
 import itertools
@@ -23,6 +25,8 @@ Excluded = tuple[frozenset[int], ...]
 """Folds left out of a training set, for each way."""
 
 SHOWN: Final = 3
+PARTS: Final = 3
+"""Parts of the one training fold among which strengths are compared where there are two folds."""
 
 
 class SplitRefused(InputError):
@@ -39,12 +43,24 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True)
+class Inner:
+    """A comparison of strengths: rows to learn from and rows to judge on, both outside the test set."""
+
+    name: object
+    """The same for the same rows to learn from."""
+    learn: Rows
+    judge: Rows
+
+
+@dataclass(frozen=True, slots=True)
 class Folds:
     """A partition of rows."""
 
     assigned: Codes
     """[ways, rows] the fold of each row's group."""
     count: int
+    within: Codes | None = None
+    """[rows] parts inside folds, where there are only two folds."""
 
     @property
     def keys(self) -> list[Key]:
@@ -63,9 +79,15 @@ class Folds:
             kept &= ~np.isin(folds, list(out))
         return np.flatnonzero(kept)
 
-    def inner(self, key: Key) -> list[Key]:
-        """Sets on which strengths for `key` are compared: those that share no fold with it."""
-        return [other for other in self.keys if all(a != b for a, b in zip(key, other, strict=True))]
+    def inner(self, key: Key) -> list[Inner]:
+        """Comparisons of strengths for the test set `key`: on every test set that shares no fold with it."""
+        if self.within is not None:
+            training = self.training_rows(outside(key))
+            parts = self.within[training]
+            return [Inner((key, part), training[parts != part], training[parts == part]) for part in range(PARTS)]
+        others = [other for other in self.keys if all(a != b for a, b in zip(key, other, strict=True))]
+        named = [(outside(key, other), self.test_rows(other)) for other in others]
+        return [Inner(excluded, self.training_rows(excluded), judge) for excluded, judge in named]
 
 
 def outside(*keys: Key) -> Excluded:
@@ -88,7 +110,8 @@ def make_folds(
             )
     _refuse_unlearnable(codes, classes, groupings)
     assigned = [_assign(codes, grouping.codes, count, seed, grouping.field) for grouping in groupings]
-    folds = Folds(np.array(assigned), count)
+    within = _assign(codes, prompts.codes, PARTS, seed, "within") if count == 2 and len(groupings) == 1 else None
+    folds = Folds(np.array(assigned), count, within)
     _check(folds, codes, classes, groupings, prompts)
     return folds
 
@@ -128,8 +151,8 @@ def _check(
         here = set(np.unique(codes[test]).tolist())
         tested |= here
         learnt |= here & set(np.unique(codes[training]).tolist())
-        for other in folds.inner(key) or [key]:
-            if len(np.unique(codes[folds.training_rows(outside(key, other))])) < 2:
+        for learn in (training, *(one.learn for one in folds.inner(key))):
+            if len(np.unique(codes[learn])) < 2:
                 raise SplitRefused(
                     "a training fold (strengths are chosen inside it) is left with fewer than two classes; "
                     "add stimuli, or use more folds"
@@ -179,7 +202,7 @@ def _deal(table: Doubles, order: Rows, count: int) -> Codes:
 
 def _spread(table: Doubles, order: Rows, count: int) -> Codes:
     """Give groups, the most lopsided first, to the fold where classes stay most even; then where rows are fewest."""
-    shares = table / table.sum(axis=0)
+    shares = table / np.maximum(table.sum(axis=0), 1)
     ordered = order[np.argsort(-table[order].std(axis=1), kind="stable")]
     held, sizes = np.zeros((count, table.shape[1])), np.zeros(count)
     found = np.empty(len(table), np.int64)

@@ -90,8 +90,9 @@ def write_problems(folder: Path, problems: Sequence[Problem], stimuli: Stimuli) 
             f"{i}.control": one.task.control,
             f"{i}.assigned": one.task.folds.assigned,
         }
-        if one.order is not None:
-            arrays[f"{i}.order"] = one.order
+        for name, values in (("order", one.order), ("within", one.task.folds.within)):
+            if values is not None:
+                arrays[f"{i}.{name}"] = values
         first = all(earlier.label != one.label for earlier in problems[:i])
         told.append({"classes": one.task.classes, "folds": one.task.folds.count, "keep": first})
     arrays["told"] = np.frombuffer(json.dumps(told).encode(), np.uint8)
@@ -111,7 +112,7 @@ def _read_problems(folder: Path) -> tuple[Codes, list[_Given]]:
     given = []
     for i, one in enumerate(json.loads(arrays["told"].tobytes())):
         rows, codes, control, assigned = (arrays[f"{i}.{name}"] for name in ("rows", "codes", "control", "assigned"))
-        task = Task(rows, codes, control, one["classes"], Folds(assigned, one["folds"]))
+        task = Task(rows, codes, control, one["classes"], Folds(assigned, one["folds"], arrays.get(f"{i}.within")))
         given.append(_Given(task, arrays.get(f"{i}.order"), one["keep"]))
     return arrays["samples"], given
 

@@ -80,6 +80,23 @@ def test_predictions_and_chosen_strengths_are_those_of_a_grid_search(
     assert counts.macro_f1 == pytest.approx(f1_score(y, expected, average="macro"), abs=1e-12)
 
 
+def test_two_folds_choose_strengths_inside_the_training_fold() -> None:
+    x, y = data(200, 30, 3)
+    task = task_of(y, np.arange(200) % 2, 2)
+    found, _ = cross_validate(Design(x), task, "logistic", C)
+    folds, within = task.folds.assigned[0], task.folds.within
+    assert within is not None
+    for fold in range(2):
+        training = folds != fold
+        search: Any = GridSearchCV(
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=20_000, tol=1e-9)),
+            {"logisticregression__C": list(C)},
+            cv=PredefinedSplit(within[training]),
+        ).fit(x[training].astype(np.float64), y[training])
+        assert found.chosen[fold] == search.best_params_["logisticregression__C"]
+        assert np.array_equal(found.predicted[~training], search.predict(x[~training].astype(np.float64)))
+
+
 def test_the_control_task_is_fitted_with_the_strengths_chosen_for_the_label() -> None:
     x, y = data(240, 40, 3)
     task = task_of(y, np.arange(240))

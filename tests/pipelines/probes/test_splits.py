@@ -37,8 +37,8 @@ def test_groups_stay_whole_and_every_row_is_tested_once(seed: int, groups: int, 
         test, training = folds.test_rows(key), folds.training_rows(outside(key))
         tested[test] += 1
         assert not set(group[test]) & set(group[training])
-        for other in folds.inner(key):
-            chosen_on, learnt = folds.test_rows(other), folds.training_rows(outside(key, other))
+        for inner in folds.inner(key):
+            chosen_on, learnt = inner.judge, inner.learn
             assert not set(group[chosen_on]) & set(group[learnt])
             assert not set(group[test]) & (set(group[chosen_on]) | set(group[learnt]))
     assert (tested == 1).all()
@@ -55,6 +55,19 @@ def test_two_fields_held_out_share_neither_with_training() -> None:
         assert len(training) == 6 * 4
         assert len(folds.inner(key)) == 4
     assert sorted(np.concatenate([folds.test_rows(key) for key in folds.keys])) == list(range(54))
+
+
+def test_of_two_templates_strengths_are_chosen_inside_the_one_that_is_learnt_from() -> None:
+    template, prompt = np.arange(60) % 2, np.arange(60) // 4 * 2 + np.arange(60) % 2
+    folds = folds_of(np.arange(60) // 2 % 3, grouping("template", template), count=2, prompts=prompt)
+    assert len(folds.keys) == 2
+    for key in folds.keys:
+        test = folds.test_rows(key)
+        judged = [inner.judge for inner in folds.inner(key)]
+        assert sorted(np.concatenate(judged)) == folds.training_rows(outside(key)).tolist()
+        for inner in folds.inner(key):
+            assert not set(test) & (set(inner.learn) | set(inner.judge))
+            assert not set(prompt[inner.learn]) & set(prompt[inner.judge])
 
 
 def test_random_folds_have_the_classes_in_equal_parts() -> None:

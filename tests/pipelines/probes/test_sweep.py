@@ -408,3 +408,10 @@ def test_a_pipeline_config_is_not_a_probe_plan(tmp_path: Path) -> None:
         open_plan(tmp_path / "p.yaml")
     with pytest.raises(ConfigError, match="no such file or directory"):
         open_plan(tmp_path / "absent")
+
+
+def test_the_plan_that_is_shipped_is_one() -> None:
+    config = load_probes(Path(__file__).parents[3] / "configs" / "probe.yaml")
+    assert config.runs[0].endswith("outputs/roots")
+    assert config.labels is not None
+    assert [one.label for one in config.labels] == ["pattern", "root", "root_class"]
