@@ -127,7 +127,7 @@ def lint(config: RunConfig) -> LintReport:
         refuse_unfit(samples, source.card, config.generate.max_tokens if config.generate else 0)
     except ConfigError as error:
         findings.append(Finding("unfit", str(error), (), "error"))
-    findings += [finding for finding in _merged(find(found.stimuli, found.dropped)) if finding.code not in _OWN]
+    findings += [finding for finding in find(found.stimuli, found.dropped) if finding.code not in _OWN]
     findings += [*text_findings(found.stimuli), *label_findings(found.stimuli)]
     findings += token_findings(samples, source.tokenizer, parse_special=parse_special)
     ordered = sorted(findings, key=lambda finding: RANKS[finding.severity])
@@ -144,17 +144,6 @@ def _label_counts(stimuli: Sequence[Stimulus]) -> dict[str, Any]:
         name: {"values": len(found), "rarest": min(found.values()), "commonest": max(found.values())}
         for name, found in sorted(values.items())
     }
-
-
-def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Make one finding of many labels that only some stimuli have, as features of a treebank are."""
-    uneven = [finding for finding in findings if finding.code == "uneven_label"]
-    if len(uneven) <= 1:
-        return list(findings)
-    said = f"{len(uneven)} labels stand on some stimuli only: {'; '.join(finding.message for finding in uneven[:3])}"
-    more = "; …" if len(uneven) > len(uneven[:3]) else ""
-    whole = Finding("uneven_label", said + more, (), "note")
-    return [*(finding for finding in findings if finding.code != "uneven_label"), whole]
 
 
 def token_findings(samples: Sequence[Tokenized], tokenizer: "Tokenizer", *, parse_special: bool) -> list[Finding]:

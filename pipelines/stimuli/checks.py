@@ -19,6 +19,8 @@ INVISIBLE: Final = frozenset(
 """Bidi marks and isolates, joiners, tatweel, soft hyphen, zero-width spaces, a byte order mark inside a text."""
 LETTER_PAIRS: Final = (("\u064a", "\u06cc", "yeh"), ("\u0643", "\u06a9", "kaf"))
 """Arabic and Persian code points of one letter: a set that has both mixes two encodings."""
+FEW: Final = 2
+"""Labels that only some stimuli have are told one by one up to this number."""
 SHORTEST_LEAK: Final = 2
 """Label values of fewer characters are met by chance everywhere and are not searched for."""
 
@@ -211,14 +213,18 @@ def _mixed_letters(stimuli: Sequence[Stimulus]) -> list[Finding]:
 
 
 def _uneven_labels(stimuli: Sequence[Stimulus]) -> list[Finding]:
-    """Labels that only some stimuli have: misspelt, or added halfway."""
+    """Labels that only some stimuli have: misspelt, or added halfway; many of them are features, as of a treebank."""
     names = sorted({name for stimulus in stimuli for name in stimulus.labels})
     lacking = {name: _ids(s for s in stimuli if name not in s.labels) for name in names}
-    return [
+    findings = [
         Finding("uneven_label", f"{len(ids)} of {len(stimuli)} stimuli have no label {name!r}", ids)
         for name, ids in lacking.items()
         if ids
     ]
+    if len(findings) <= FEW:
+        return findings
+    shown = "; ".join(finding.message for finding in findings[:FEW])
+    return [Finding("uneven_label", f"{len(findings)} labels stand on some stimuli only: {shown}; …", (), "note")]
 
 
 def _dropped(dropped: Sequence[Dropped]) -> Finding | None:
