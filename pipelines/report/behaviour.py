@@ -61,9 +61,14 @@ def behaviour(facts: Facts) -> Chapter | None:
     blocks: list[Block] = [_lead(facts, whole), *_whole_table(whole, bootstraps)]
     record: dict[str, Any] = {"all": share_record(whole), "bootstrap": bootstraps, "by": {}}
     tabulated = facts.tabulated()
+    varied = 0 < whole.right < whole.n
+    if not varied:
+        blocks.append(Paragraph((f"That is so for every label: {'all' if whole.right else 'none'} are right.",)))
     for column in facts.grouping():
         shares = by_class(column, judged, correct)
         record["by"][column.name] = {name: share_record(share) for name, share in shares.items()}
+        if not varied:
+            continue
         if column in tabulated:
             blocks.append(_column_figure(facts, column, shares, tabulated.index(column)))
         else:

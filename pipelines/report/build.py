@@ -45,10 +45,12 @@ def make_report(run: str | Path, other: str | Path | None = None, *, probes: str
 
 
 def _one(directory: Path, folder: Path | None) -> Report:
+    from pipelines.report.arrangement import arrangement
     from pipelines.report.behaviour import behaviour
     from pipelines.report.cautions import cautions, limits
     from pipelines.report.likelihoods import likelihoods
-    from pipelines.report.probing import probe_limits, probe_warnings, probing, read_probes
+    from pipelines.report.probe_results import read_probes
+    from pipelines.report.probing import probe_limits, probe_warnings, probing
     from pipelines.report.provenance import provenance
     from pipelines.report.states import states
 
@@ -56,6 +58,7 @@ def _one(directory: Path, folder: Path | None) -> Report:
     probed = read_probes(facts, folder)
     chapters = [
         provenance(facts), behaviour(facts), likelihoods(facts), probing(probed) if probed else None, states(facts),
+        arrangement(facts),
         cautions(facts, probe_warnings(probed) if probed else ()),
         limits(facts, frozenset({"probes"}), probe_limits(probed)) if probed else limits(facts),
     ]  # fmt: skip
@@ -82,8 +85,8 @@ def _trace(directory: Path) -> Report:
 def _two(a: Path, b: Path) -> Report:
     from pipelines.report.cautions import limits
     from pipelines.report.comparing import answers, common_answers, differences, outputs, parted
+    from pipelines.report.probe_results import read_probes
     from pipelines.report.probes_compared import probes_compared
-    from pipelines.report.probing import read_probes
     from pipelines.report.provenance import provenance
 
     found = compare(a, b)

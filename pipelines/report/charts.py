@@ -143,6 +143,24 @@ def steps(series: Sequence[tuple[str, Floats]], x_label: str) -> Drawn:
     return _draw(paint, 2.9)
 
 
+def points(groups: Sequence[tuple[str, Floats]]) -> Drawn:
+    """A mark at each of the points [n, 2] of every group."""
+
+    def paint(figure: Drawing) -> None:
+        axis = figure.subplots()
+        for i, (name, places) in enumerate(groups):
+            axis.plot(
+                places[:, 0], places[:, 1], MARKERS[i], color=SERIES[i], markersize=4.5, alpha=0.75, linewidth=0,
+                label=shortened(name, LABEL),
+            )  # fmt: skip
+        axis.set(xlabel="first direction", ylabel="second direction")
+        axis.grid(color=GRID, linewidth=0.7)
+        axis.set_axisbelow(True)
+        axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8)
+
+    return _draw(paint, 4.2)
+
+
 def heat(
     values: Floats,
     rows: Sequence[str],

@@ -20,7 +20,8 @@ from pipelines.report.blocks import (
     count,
     percent,
 )
-from pipelines.report.probing import Probed, Row, main_probe
+from pipelines.report.facts import Row
+from pipelines.report.probe_results import Probed, main_probe
 
 MOST: Final = 16
 """Problems that are drawn."""

@@ -1,16 +1,11 @@
 """What probes read off the states: curves over layers with their controls and intervals, split by split."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from pipelines import placing, tables
-from pipelines.errors import VerifyError
 from pipelines.report import charts
 from pipelines.report.behaviour import slug
 from pipelines.report.blocks import (
@@ -21,6 +16,7 @@ from pipelines.report.blocks import (
     Figure,
     Number,
     Paragraph,
+    Part,
     Points,
     Prose,
     Quoted,
@@ -30,88 +26,29 @@ from pipelines.report.blocks import (
     count,
     percent,
 )
-from pipelines.report.facts import Facts
+from pipelines.report.facts import Row
 from pipelines.report.likelihoods import minus
+from pipelines.report.probe_results import (
+    CONTROLS,
+    RESULTS,
+    Probed,
+    best_control,
+    layers_said,
+    main_probe,
+    selective_layers,
+    strands,
+)
 
-FOLDER: Final = "probes"
-MANIFEST: Final = "manifest.json"
-RESULTS: Final = "results.parquet"
-SCHEMA: Final = "ember.probe-results/v1"
-CONTROLS: Final = {
-    "control_accuracy": "random labels",
-    "majority_accuracy": "majority",
-    "characters_accuracy": "characters",
-    "tokens_accuracy": "token ids",
-}
 SHARED: Final = ("majority_accuracy", "characters_accuracy", "tokens_accuracy")
 """Controls that are the same for all layers."""
 CURVES: Final = 4
 """Captures in one figure."""
 MOST_FIGURES: Final = 24
 
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Probed:
-    """Results of a finished sweep of probes over a run."""
-
-    manifest: dict[str, Any]
-    rows: tuple[Row, ...]
-    """Those of results.parquet that are about states."""
-
-    @property
-    def problems(self) -> list[tuple[str, str]]:
-        """(label, split), in the order of the sweep."""
-        return list(dict.fromkeys((row["label"], row["split"]) for row in self.rows))
-
-    def of(self, label: str, split: str) -> list[Row]:
-        """Rows of one problem."""
-        return [row for row in self.rows if (row["label"], row["split"]) == (label, split)]
-
-
-def read_probes(facts: Facts, folder: Path | None = None) -> Probed | None:
-    """Read the sweep in `folder`, by default `probes` in the run; None if there is none.
-
-    Raises VerifyError for one that is damaged, unfinished, or made from another run.
-    """
-    place = folder or facts.run.directory / FOLDER
-    if folder is None and not place.is_dir():
-        return None
-    manifest = _manifest(place)
-    if manifest["run"]["semantic_hash"] != facts.manifest.semantic_hash:
-        raise VerifyError(
-            f"{place} holds probes of another run ({manifest['run']['name']!r}); run `ember probe` on this one, or "
-            "name the folder of its probes with --probes"
-        )
-    path = place / RESULTS
-    known = {one["path"]: one["sha256"] for one in manifest["files"]}
-    if not path.is_file() or placing.sha256_file(path) != known.get(RESULTS):
-        raise VerifyError(f"{path} is not the file that {MANIFEST} beside it records; run `ember probe` again")
-    try:
-        found = [row for group in tables.read_groups(path) for row in group.to_pylist()]
-    except tables.DAMAGE as error:
-        raise VerifyError(f"{path} cannot be read ({error}); run `ember probe` again") from error
-    return Probed(manifest, tuple(row for row in found if row["features"] == "states"))
-
-
-def _manifest(place: Path) -> dict[str, Any]:
-    path = place / MANIFEST
-    if not path.is_file():
-        raise VerifyError(f"{place} holds no finished probes: there is no {MANIFEST}; run `ember probe` again")
-    try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-        if found["schema_version"] != SCHEMA:
-            raise ValueError(f"its schema is {found['schema_version']!r}, expected {SCHEMA!r}")
-        _ = found["run"]["semantic_hash"], found["files"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise VerifyError(f"{path} is no manifest of probes ({error}); run `ember probe` again") from error
-    return found
-
 
 def probing(probed: Probed) -> Chapter:
     """Verdicts, curves, a heat map of each capture, numbers, and what was refused."""
-    verdicts = [_verdict(rows) for rows in _strands(probed)]
+    verdicts = [_verdict(rows) for rows in strands(probed)]
     blocks: list[Block] = [_lead(probed), Points(tuple(told for told, _ in verdicts))]
     for number, (label, split) in enumerate(probed.problems[:MOST_FIGURES], start=1):
         blocks += [_curves(number, label, split, probed.of(label, split)), *_code_lengths(label, split, probed)]
@@ -128,83 +65,56 @@ def _lead(probed: Probed) -> Paragraph:
         (
             "A probe is a linear classifier that is trained to tell a label from states of some prompts and tested on "
             "states of others. Each split says which ones are kept for testing: ", Code("random"),
-            ", or whole groups (", Code("root-heldout"), " tests on roots that training never saw). Accuracies stand "
-            "with "
-            "95 % intervals from drawing groups anew. ", Strong("Controls"), " on the same folds: the same probe on "
-            "random labels that are fixed for each word (what it could learn by heart), always guessing the "
-            "majority, and probes that see only the characters or the token ids of the prompt. A result is called "
-            "above its controls if the 99 % interval of its accuracy minus the best of the four lies above 0. "
+            ", or whole groups (", Code("root-heldout"),
+            " tests on roots that training never saw). Accuracies stand with 95 % intervals from drawing groups anew. ",
+            Strong("Controls"),
+            " on the same folds: the same probe on random labels that are fixed for each word (what it could learn by "
+            "heart), always guessing the majority, and probes that see only the characters or the token ids of the "
+            "prompt. A result is called above its controls if the 99 % interval of its accuracy minus the best of the "
+            "four lies above 0. Where the text gives the label away, the last two may be right without any model, and no "
+            "state can be above them: the curve then tells at which layers and tokens the model holds what it has read. "
             f"Strengths of regularisation were chosen inside training folds only (seed {plan.get('seed', 0)}).",
         )
     )  # fmt: skip
 
 
-def main_probe(rows: Sequence[Row]) -> str:
-    """The probe that figures show: logistic regression if there is one."""
-    found = list(dict.fromkeys(row["probe"] for row in rows))
-    return "logistic" if "logistic" in found else found[0]
-
-
-def _strands(probed: Probed) -> Iterator[list[Row]]:
-    """Rows of each problem and capture, of the main probe, by layer."""
-    for label, split in probed.problems:
-        rows = probed.of(label, split)
-        main = [row for row in rows if row["probe"] == main_probe(rows)]
-        for capture in dict.fromkeys((row["capture"], row["site"]) for row in main):
-            strand = [row for row in main if (row["capture"], row["site"]) == capture]
-            yield sorted(strand, key=lambda row: int(row["layer"]))
-
-
-def best_control(row: Row) -> tuple[str, float]:
-    """The control that came nearest, or beat the probe."""
-    found = {said: row[name] for name, said in CONTROLS.items() if math.isfinite(row[name])}
-    name = max(found, key=lambda one: found[one])
-    return name, found[name]
-
-
 def _verdict(rows: Sequence[Row]) -> tuple[Prose, dict[str, Any]]:
-    above = [row["layer"] for row in rows if row["above_controls"]]
     best = max(rows, key=lambda row: row["accuracy"])
     control, value = best_control(best)
     where = f" at layer {best['layer']}" if best["layer"] >= 0 else ""
-    if above == [-1]:
-        told = "above all controls"
-    elif above:
-        told = f"above all controls {layers_said(above, [row['layer'] for row in rows])}"
-    else:
-        told = "not above its controls anywhere"
+    above, selective = [row["layer"] for row in rows if row["above_controls"]], selective_layers(rows)
     prose: Prose = (
         Code(best["label"]), " (", Code(best["split"]), f", {best['probe'].replace('_', ' ')}) from ",
-        Quoted(best["capture"]), ": ", Strong(told), f"; best{where}: {percent(best['accuracy'])} "
-        f"[{percent(best['accuracy_low'])}, {percent(best['accuracy_high'])}], best control there ({control}) "
-        f"{percent(value)}.",
+        Quoted(best["capture"]), ": ", Strong(_told(above, selective, [row["layer"] for row in rows])),
+        f"; best{where}: {percent(best['accuracy'])} [{percent(best['accuracy_low'])}, "
+        f"{percent(best['accuracy_high'])}], best control there ({control}) {percent(value)}.",
     )  # fmt: skip
     kept = ("label", "split", "probe", "capture", "site", "layer", "accuracy", "accuracy_low", "accuracy_high")
-    return prose, {name: best[name] for name in kept} | {"control": control, "control_accuracy": value, "above": above}
+    told = {"control": control, "control_accuracy": value, "above": above, "selective": selective}
+    return prose, {name: best[name] for name in kept} | told
 
 
-def layers_said(above: Sequence[int], layers: Sequence[int]) -> str:
-    """`at layers 2 to 4 of those captured`, `from layer 2 on`, `at all layers`."""
-    if len(above) == len(layers):
-        return "at every captured layer"
-    if list(above) == list(layers[-len(above) :]):
-        return f"from layer {above[0]} on"
-    return f"at layer{'s' * (len(above) > 1)} {', '.join(map(str, above))}"
+def _told(above: Sequence[int], selective: Sequence[int], layers: Sequence[int]) -> str:
+    if above:
+        return f"above all controls{layers_said(above, layers)}"
+    if selective:
+        there = layers_said(selective, layers)
+        return f"above random labels and majority{there}, but nowhere above what the text gives"
+    return "not above its controls anywhere"
 
 
 def _summary(probed: Probed) -> Iterator[Prose]:
-    """One sentence for each label: its most demanding split, where the states do best."""
-    by_label: dict[str, list[list[Row]]] = {}
-    for rows in _strands(probed):
-        by_label.setdefault(rows[0]["label"], []).append(rows)
-    for strands in by_label.values():
-        hardest = max(
-            (one[0]["split"] for one in strands), key=lambda split: (split.count("-"), split != "random", split)
-        )
-        there = [one for one in strands if one[0]["split"] == hardest]
-        best = max(there, key=lambda rows: max(row["margin"] if row["above_controls"] else -1.0 for row in rows))
-        told, _ = _verdict(best)
-        yield ("Probe of ", *told)
+    """One sentence for each label: of its split in which the best state does worst, the capture that does best."""
+    by_label: dict[str, dict[str, list[list[Row]]]] = {}
+    for rows in strands(probed):
+        by_label.setdefault(rows[0]["label"], {}).setdefault(rows[0]["split"], []).append(rows)
+    for splits in by_label.values():
+        best = [max(strands, key=_peak) for strands in splits.values()]
+        yield ("Probe of ", *_verdict(min(best, key=_peak))[0])
+
+
+def _peak(rows: Sequence[Row]) -> float:
+    return max(float(row["accuracy"]) for row in rows)
 
 
 def _curves(number: int, label: str, split: str, rows: list[Row]) -> Figure:
@@ -298,7 +208,7 @@ def _heat_maps(probed: Probed) -> Iterator[Block]:
     problems = probed.problems
     captures = list(dict.fromkeys(row["capture"] for row in probed.rows if row["layer"] >= 0))
     for number, capture in enumerate(captures, start=1):
-        rows = [row for strand in _strands(probed) for row in strand if row["capture"] == capture]
+        rows = [row for strand in strands(probed) for row in strand if row["capture"] == capture]
         layers = sorted({row["layer"] for row in rows})
         values = np.full((len(layers), len(problems)), np.nan)
         marked = np.zeros(values.shape, np.bool_)
@@ -320,11 +230,19 @@ def _heat_maps(probed: Probed) -> Iterator[Block]:
 
 
 def _refusals(probed: Probed) -> Iterator[Block]:
-    if found := probed.manifest.get("refusals"):
+    reasons: dict[str, list[str]] = {}
+    for one in probed.manifest.get("refusals", []):
+        reasons.setdefault(one["reason"], []).append(f"{one['label']}, {one['split']}")
+    if reasons:
         yield Paragraph(("Splits that cannot be made from this run, and why:",))
-        yield Points(
-            tuple((Code(one["label"]), ", ", Code(one["split"]), ": ", Quoted(one["reason"]), ".") for one in found)
-        )
+        yield Points(tuple((*_codes(names), ": ", Quoted(reason), ".") for reason, names in reasons.items()))
+
+
+def _codes(names: Sequence[str]) -> Prose:
+    parts: list[Part] = []
+    for name in names:
+        parts += ["; ", Code(name)] if parts else [Code(name)]
+    return tuple(parts)
 
 
 def probe_warnings(probed: Probed) -> Iterator[Prose]:

@@ -15,7 +15,7 @@ from pipelines.errors import VerifyError
 from pipelines.placing import sha256_file
 from pipelines.probes import ProbeConfig, probe
 from pipelines.report import make_report
-from pipelines.report.probing import best_control, layers_said
+from pipelines.report.probe_results import best_control, layers_said
 
 LAYERS = (0, 1, 2, 3, 4)
 
@@ -67,7 +67,7 @@ def run(small: Path, tmp_path: Path) -> Path:
 def test_verdicts_and_numbers_are_those_of_the_results(run: Path) -> None:
     accuracies = (0.3, 0.5, 0.7, 0.9, 0.8)
     rows = [row("pattern", "root-heldout", layer, a) for layer, a in zip(LAYERS, accuracies, strict=True)]
-    rows += [row("pattern", "random", layer, 0.45) for layer in LAYERS]
+    rows += [row("pattern", "random", layer, 0.35) for layer in LAYERS]
     rows += [row("pattern", "random", -1, 0.4, features="characters", margin=math.nan)]
     plant(run, rows)
     found = make_report(run)
@@ -76,6 +76,7 @@ def test_verdicts_and_numbers_are_those_of_the_results(run: Path) -> None:
         "label": "pattern", "split": "root-heldout", "probe": "logistic", "capture": "after_layer",
         "site": "after_layer", "layer": 3, "accuracy": 0.9, "accuracy_low": 0.8, "accuracy_high": 1.0,
         "control": "characters", "control_accuracy": 0.4, "above": [2, 3, 4],
+        "selective": [1, 2, 3, 4],
     }  # fmt: skip
     assert random["above"] == []
     assert "above all controls from layer 2 on" in found.html
@@ -134,10 +135,19 @@ def test_probes_may_lie_elsewhere(run: Path, tmp_path: Path) -> None:
 
 
 def test_words_for_layers() -> None:
-    assert layers_said([2, 3, 4], LAYERS) == "from layer 2 on"
-    assert layers_said([1, 3], LAYERS) == "at layers 1, 3"
-    assert layers_said([1], LAYERS) == "at layer 1"
-    assert layers_said(list(LAYERS), LAYERS) == "at every captured layer"
+    assert layers_said([2, 3, 4], LAYERS) == " from layer 2 on"
+    assert layers_said([1, 3], LAYERS) == " at layers 1, 3"
+    assert layers_said([1], LAYERS) == " at layer 1"
+    assert layers_said(list(LAYERS), LAYERS) == " at every captured layer"
+    assert layers_said([-1], [-1]) == ""
+
+
+def test_what_the_text_gives_away_is_told_from_what_nothing_gives(run: Path) -> None:
+    told = {"characters_accuracy": 1.0, "above_controls": False}
+    plant(run, [row("root", "random", layer, 0.1 + layer / 5, **told) for layer in LAYERS])
+    found = make_report(run)
+    assert found.record["probes"]["verdicts"][0]["selective"] == [2, 3, 4]
+    assert "above random labels and majority from layer 2 on, but nowhere above what the text gives" in found.html
 
 
 def test_the_best_control_is_the_one_that_counts() -> None:
