@@ -41,6 +41,8 @@ from pipelines.report.probe_results import (
 
 SHARED: Final = ("majority_accuracy", "characters_accuracy", "tokens_accuracy")
 """Controls that are the same for all layers."""
+TEXT: Final = ("characters_accuracy", "tokens_accuracy")
+"""Controls that see only the prompt's text."""
 CURVES: Final = 4
 """Captures in one figure."""
 MOST_FIGURES: Final = 24
@@ -68,12 +70,13 @@ def _lead(probed: Probed) -> Paragraph:
             ", or whole groups (", Code("root-heldout"),
             " tests on roots that training never saw). Accuracies stand with 95 % intervals from drawing groups anew. ",
             Strong("Controls"),
-            " on the same folds: the same probe on random labels that are fixed for each word (what it could learn by "
-            "heart), always guessing the majority, and probes that see only the characters or the token ids of the "
-            "prompt. A result is called above its controls if the 99 % interval of its accuracy minus the best of the "
-            "four lies above 0. Where the text gives the label away, the last two may be right without any model, and no "
-            "state can be above them: the curve then tells at which layers and tokens the model holds what it has read. "
-            f"Strengths of regularisation were chosen inside training folds only (seed {plan.get('seed', 0)}).",
+            " on the same folds: the same probe on random labels that are fixed for each word (what it could learn "
+            "by heart), always guessing the majority, and probes that see only the characters or the token ids of "
+            "the prompt. A result is called above its controls if the 99 % interval of its accuracy minus the best "
+            "of the four lies above 0. Where the text gives the label away, the last two may be right without any "
+            "model, and no state can be above them: the curve then tells at which layers and tokens the model holds "
+            "what it has read. Strengths of regularisation were chosen inside training folds only (seed "
+            f"{plan.get('seed', 0)}).",
         )
     )  # fmt: skip
 
@@ -85,7 +88,7 @@ def _verdict(rows: Sequence[Row]) -> tuple[Prose, dict[str, Any]]:
     above, selective = [row["layer"] for row in rows if row["above_controls"]], selective_layers(rows)
     prose: Prose = (
         Code(best["label"]), " (", Code(best["split"]), f", {best['probe'].replace('_', ' ')}) from ",
-        Quoted(best["capture"]), ": ", Strong(_told(above, selective, [row["layer"] for row in rows])),
+        Quoted(best["capture"]), ": ", Strong(_told(best, above, selective, [row["layer"] for row in rows])),
         f"; best{where}: {percent(best['accuracy'])} [{percent(best['accuracy_low'])}, "
         f"{percent(best['accuracy_high'])}], best control there ({control}) {percent(value)}.",
     )  # fmt: skip
@@ -94,13 +97,14 @@ def _verdict(rows: Sequence[Row]) -> tuple[Prose, dict[str, Any]]:
     return prose, {name: best[name] for name in kept} | told
 
 
-def _told(above: Sequence[int], selective: Sequence[int], layers: Sequence[int]) -> str:
+def _told(best: Row, above: Sequence[int], selective: Sequence[int], layers: Sequence[int]) -> str:
     if above:
         return f"above all controls{layers_said(above, layers)}"
-    if selective:
-        there = layers_said(selective, layers)
-        return f"above random labels and majority{there}, but nowhere above what the text gives"
-    return "not above its controls anywhere"
+    if not selective:
+        return "not above its controls anywhere"
+    by_text = max((best[name] for name in TEXT if math.isfinite(best[name])), default=-math.inf)
+    doubt = "the text alone gives as much" if by_text >= best["accuracy"] else "not surely above all controls"
+    return f"above random labels and majority{layers_said(selective, layers)}; {doubt}"
 
 
 def _summary(probed: Probed) -> Iterator[Prose]:
