@@ -106,6 +106,8 @@ class ProbeConfig(Settings):
     """What the sweep is called."""
     runs: Annotated[tuple[InputPath, ...], Field(min_length=1), Listed]
     """Directories of finished runs, relative to this config."""
+    untrained: InputPath | None = None
+    """The same config run on a copy of the model with shuffled weights (`ember untrained`): one more control."""
     partial: bool = False
     """Whether runs in which some prompts failed may be used; those are left out and counted."""
     labels: Labels | None = None
@@ -148,6 +150,8 @@ class ProbeConfig(Settings):
         for key, listed in named.items():
             if len(set(listed)) != len(listed):
                 raise refuse("found something that is listed twice", key)
+        if self.untrained is not None and len(self.runs) > 1:
+            raise refuse("found one untrained run for several runs; give each run a plan of its own", "untrained")
         return self
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class Result:
     split: str
     probe: str
     features: str
-    """states, characters, tokens, or majority."""
+    """states, untrained, characters, tokens, or majority."""
     source: Source
     classes: int
     rows: int
@@ -37,8 +37,10 @@ class Result:
     majority_accuracy: float
     characters_accuracy: float
     tokens_accuracy: float
+    untrained_accuracy: float
+    """Of the same probe at the same place of the untrained model; NaN where there is none."""
     margin: Interval
-    """Accuracy above the best of the four controls, with a 99 % interval; of states only."""
+    """Accuracy above the best of the controls, with a 99 % interval; of states only."""
     code_bits: float
     """Online code length of the labels; NaN where two fields are held out, and for probes other than logistic."""
     control_code_bits: float
@@ -90,6 +92,9 @@ def make_results(config: ProbeConfig, problem: Problem, place: int, found: Mappi
             told = {name.removeprefix(f"{probe}."): a for name, a in mine.items() if name.startswith(f"{probe}.")}
             if probe == "logistic" and "bits" in mine:
                 told["bits"] = mine["bits"]
+            peer = found.get(replace(source, features="untrained")) if source.features == "states" else None
+            if peer is not None:
+                told["untrained"] = peer[f"{place}.{probe}.predicted"]
             yield _result(problem, source, source.features, probe, told, controls, draws)
     assert len(task.rows), "a problem has rows"
 
@@ -117,7 +122,10 @@ def _result(
     codes = task.codes
     right = predicted == codes
     control = told["control"].astype(np.int64) == task.control if "control" in told else None
-    others = [float(one.mean()) for one in controls.right(codes)]
+    rivals = controls.right(codes)
+    others = [float(one.mean()) for one in rivals]
+    untrained = told["untrained"].astype(np.int64) == codes if "untrained" in told else None
+    rivals += [one for one in (control, untrained) if one is not None]
     bits = told.get("bits", np.full(2, math.nan))
     assert tested.all(), "every row is in a test set"
     return Result(
@@ -136,9 +144,8 @@ def _result(
         majority_accuracy=others[0],
         characters_accuracy=others[1],
         tokens_accuracy=others[2],
-        margin=NONE
-        if control is None or features != "states"
-        else margin(right, [*controls.right(codes), control], draws),
+        untrained_accuracy=math.nan if untrained is None else float(untrained.mean()),
+        margin=margin(right, rivals, draws) if features == "states" else NONE,
         code_bits=float(bits[0]),
         control_code_bits=float(bits[1]),
         uniform_bits=len(codes) * math.log2(task.classes),

@@ -13,7 +13,8 @@ from pipelines.probes.results import Result
 KEYS: Final = ("label", "split", "probe", "features", "capture", "site", "layer")
 INTERVALS: Final = ("accuracy", "macro_f1", "margin")
 SHARES: Final = (
-    "control_accuracy", "selectivity", "majority_accuracy", "characters_accuracy", "tokens_accuracy",
+    "control_accuracy", "selectivity",
+    "majority_accuracy", "characters_accuracy", "tokens_accuracy", "untrained_accuracy",
     "code_bits", "control_code_bits", "uniform_bits", "revealed",
 )  # fmt: skip
 COUNTS: Final = ("width", "classes", "rows", "groups", "test_sets", "unseen")
@@ -73,7 +74,7 @@ def _bytes(rows: Sequence[dict[str, Any]], schema: Any, metadata: Mapping[str, s
 
 
 def _key(result: Result) -> dict[str, Any]:
-    source = result.source if result.features == "states" else None
+    source = result.source if result.source.capture else None
     told = (source.capture, source.site, source.layer) if source else ("", "", -1)
     return dict(zip(KEYS, (result.label, result.split, result.probe, result.features, *told), strict=True))
 

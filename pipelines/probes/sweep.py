@@ -8,11 +8,12 @@
 """
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from pipelines import placing
 from pipelines.canonical import canonical_json, sha256_of
 from pipelines.cluster import connect, local_cluster, worker_total
 from pipelines.crew import worker_count
-from pipelines.errors import IdentityError, RunError
+from pipelines.errors import ConfigError, IdentityError, RunError
 from pipelines.lock import locked
 from pipelines.probes.config import ProbeConfig, open_plan, split_name
 from pipelines.probes.problems import (
@@ -82,6 +83,7 @@ class _Sweep:
 
     config: ProbeConfig
     run: Run
+    untrained: Run | None
     out: Path
     stimuli: Stimuli
     problems: list[Problem]
@@ -91,8 +93,13 @@ class _Sweep:
     @property
     def plan(self) -> dict[str, Any]:
         """What decides the numbers, as plain data."""
-        told = self.config.model_dump(mode="json", by_alias=True, exclude={"name", "runs", "run", "output"})
-        return {**told, "semantic_hash": self.run.manifest.semantic_hash, "version": VERSION}
+        told = self.config.model_dump(
+            mode="json", by_alias=True, exclude={"name", "runs", "run", "output", "untrained"}
+        )
+        hashes = {"semantic_hash": self.run.manifest.semantic_hash, "version": VERSION}
+        if self.untrained is not None:
+            hashes["untrained_semantic_hash"] = self.untrained.manifest.semantic_hash
+        return told | hashes
 
     @property
     def plan_sha256(self) -> str:
@@ -104,12 +111,16 @@ class _Sweep:
         """Where tasks put their results."""
         return self.out / STATE_DIR / self.plan_sha256[:16]
 
+    def _home(self, source: Source) -> Path:
+        other = source.features == "untrained" and self.untrained is not None
+        return self.untrained.directory if other and self.untrained else self.run.directory
+
     @property
     def tasks(self) -> list[ProbeTask]:
         """One task for each matrix."""
         config = self.config
         return [
-            make_task(self.run.directory, self.folder, source, config.probes, config.strengths)
+            make_task(self._home(source), self.folder, source, config.probes, config.strengths)
             for source in self.sources
         ]
 
@@ -166,8 +177,36 @@ def _settle(config: ProbeConfig, directory: Path) -> _Sweep:
         for capture, layers in captures
         for layer in layers
     ]
-    sources = [*(Source(name) for name in BASELINES), *states]
-    return _Sweep(config, run, _out(config, directory), stimuli, problems, refusals, sources)
+    untrained = _open_untrained(config, run)
+    peers = [replace(source, features="untrained") for source in states] if untrained else []
+    sources = [*(Source(name) for name in BASELINES), *states, *peers]
+    return _Sweep(config, run, untrained, _out(config, directory), stimuli, problems, refusals, sources)
+
+
+def _open_untrained(config: ProbeConfig, run: Run) -> Run | None:
+    """Open the run of the untrained copy; raises ConfigError unless it is of the same stimuli, tokens and captures."""
+    if config.untrained is None:
+        return None
+    other = load(config.untrained, verify=True)
+    mine, theirs = run.manifest, other.manifest
+    different = [
+        what
+        for what, same in (
+            ("stimuli", mine.inputs.stimuli_sha256 == theirs.inputs.stimuli_sha256),
+            ("order of stimuli", mine.inputs.sample_order_sha256 == theirs.inputs.sample_order_sha256),
+            ("tokenizer", mine.inputs.tokenizer_sha256 == theirs.inputs.tokenizer_sha256),
+            ("captures", mine.origin.captures == theirs.origin.captures),
+        )
+        if not same
+    ]
+    if different:
+        raise ConfigError(
+            f"untrained: {other.directory} has other {', '.join(different)} than {run.directory}; run the same config "
+            "on the copy that `ember untrained` writes"
+        )
+    if mine.inputs.model_sha256 == theirs.inputs.model_sha256:
+        raise ConfigError(f"untrained: {other.directory} is a run of the same model; expected its untrained copy")
+    return other
 
 
 def _out(config: ProbeConfig, directory: Path) -> Path:
@@ -312,11 +351,20 @@ def _manifest(
         "problems": [_told(one) for one in sweep.problems],
         "refusals": [{"label": one.label, "split": one.split, "reason": one.reason} for one in sweep.refusals],
         "highlights": _highlights(results),
-        "untrained_baseline": "not measured: weights are not shuffled by this version",
+        "untrained_baseline": _untrained(sweep),
         "versions": {"ember": __version__, "numpy": np.__version__, "probes": VERSION},
         "files": list(files),
         "weights": list(weights),
     }
+
+
+def _untrained(sweep: _Sweep) -> str:
+    if sweep.untrained is None:
+        return "not measured: no run of an untrained copy was given"
+    manifest = sweep.untrained.manifest
+    marked = "ember.untrained.seed" in manifest.origin.model.get("unread_keys", ())
+    said = "a copy with shuffled weights" if marked else "a model that does not say that it is untrained"
+    return f"measured: {manifest.origin.name}, {said}, semantic hash {manifest.semantic_hash}"
 
 
 def _told(problem: Problem) -> dict[str, Any]:
@@ -351,6 +399,7 @@ def _highlights(results: Sequence[Result]) -> list[dict[str, Any]]:
                 "majority": one.majority_accuracy,
                 "characters": one.characters_accuracy,
                 "tokens": one.tokens_accuracy,
+                **({} if math.isnan(one.untrained_accuracy) else {"untrained": one.untrained_accuracy}),
             },
             "margin": [one.margin.value, one.margin.low, one.margin.high],
             "above_controls": one.above_controls,

@@ -28,7 +28,7 @@ from pipelines.probes.targets import Codes
 from pipelines.probes.texts import character_features, token_features
 from pipelines.reading import load
 
-Features = Literal["states", "characters", "tokens"]
+Features = Literal["states", "untrained", "characters", "tokens"]
 BASELINES: Final[tuple[Features, ...]] = ("characters", "tokens")
 PROBLEMS: Final = "problems.npz"
 
@@ -49,7 +49,10 @@ class Source:
     @property
     def name(self) -> str:
         """Name of its results' file."""
-        return f"{self.capture}-{self.site}-{self.layer}" if self.features == "states" else self.features
+        if self.features in BASELINES:
+            return self.features
+        prefix = "untrained-" if self.features == "untrained" else ""
+        return f"{prefix}{self.capture}-{self.site}-{self.layer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def make_task(
     run_dir: Path, folder: Path, source: Source, probes: Sequence[str], strengths: StrengthsConfig
 ) -> ProbeTask:
     """Make the task of a matrix; baselines are told by logistic regression alone."""
-    used = tuple(probes) if source.features == "states" else ("logistic",)
+    used = ("logistic",) if source.features in BASELINES else tuple(probes)
     listed = tuple((probe, strengths.of(probe)) for probe in dict.fromkeys((*used, "logistic")))
     return ProbeTask(str(run_dir.absolute()), str(folder.absolute()), source, used, listed)
 
@@ -135,7 +138,7 @@ def run_task(task: ProbeTask) -> str:
 def _features(task: ProbeTask, samples: Codes) -> Matrix:
     """Features [stimuli, width] in the order of the problems' rows."""
     run, source = load(task.run_dir, partial=True), task.source
-    if source.features == "states":
+    if source.features not in BASELINES:
         rows = run.rows(site=source.site, layer=source.layer, capture=source.capture)
         here = np.array(rows["sample_index"].to_pylist(), np.int64)
         matrix = run.matrix(site=source.site, layer=source.layer, capture=source.capture)

@@ -67,16 +67,17 @@ def write_probe_run(
     captures: Sequence[CaptureRecord] | None = None,
     width: int = 16,
     failed: tuple[int, ...] = (),
+    model: str = "m",
 ) -> Path:
     """Write a run of `words` by the product's own writers, and return its directory."""
     samples = [_sample(i, word) for i, word in enumerate(words)]
     captures = captures or (CaptureRecord("last", "after_layer", (0, 1, 2), "last", width),)
     inputs = Inputs(
         "c" * 64, "p" * 64, stimuli_sha256(s.stimulus for s in samples),
-        sample_order_sha256([s.stimulus.source_index for s in samples]), "m" * 64, "t" * 64, 1,
+        sample_order_sha256([s.stimulus.source_index for s in samples]), model * 64, "t" * 64, 1,
     )  # fmt: skip
-    model: dict[str, Any] = {"architecture": "llama", "n_layers": 3, "hidden_size": width}
-    origin = Origin("planted", "float32", tuple(captures), {}, model, {}, {}, {}, None)
+    told_model: dict[str, Any] = {"architecture": "llama", "n_layers": 3, "hidden_size": width}
+    origin = Origin("planted", "float32", tuple(captures), {}, told_model, {}, {}, {}, None)
     stimuli = [s.stimulus for s in samples]
     whole = {c.name: np.stack([states(c.name, layer, stimuli) for layer in c.layers]) for c in captures}
     told = part_metadata(inputs)

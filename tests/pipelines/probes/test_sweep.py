@@ -102,7 +102,10 @@ def test_what_prompts_do_not_show_is_above_all_controls(tmp_path: Path) -> None:
 
 def test_a_signal_of_known_strength_is_told_as_often_as_theory_says(tmp_path: Path) -> None:
     """Two classes whose means are d standard deviations apart: the best rule is right with probability Phi(d / 2)."""
-    words = [Word({"side": f"s{i % 2}"}, f"w{i}", (1, i)) for i in range(1200)]
+    digits = [[i // 6**place % 6 for place in range(4)] for i in range(1200)]
+    words = [
+        Word({"side": f"s{i % 2}"}, "".join("abcdef"[d] for d in digits[i]), tuple(digits[i])) for i in range(1200)
+    ]
 
     def states(_capture: str, layer: int, stimuli: Sequence[Stimulus]) -> Any:
         x = np.random.default_rng(layer).standard_normal((len(stimuli), 4))
@@ -139,6 +142,37 @@ def test_random_labels_are_never_above_their_controls(tmp_path: Path) -> None:
     assert [row["label"] for row in found if row["above_controls"]] == []
     assert np.mean([row["accuracy"] for row in found]) == pytest.approx(0.5, abs=0.03)
     assert np.mean([row["margin"] for row in found]) < 0
+
+
+def test_an_untrained_copy_is_one_more_control(run: Path, tmp_path: Path) -> None:
+    """Layer 1 of the copy holds the pattern too: what the model's layer 1 holds is nothing that training gave."""
+
+    def untrained(capture: str, layer: int, stimuli: Sequence[Stimulus]) -> Any:
+        return planted(capture, 1 if layer == 1 else 0, stimuli)
+
+    copy = write_probe_run(tmp_path / "copy", crossed(12, 4, 3), untrained, model="u")
+    keys = {"labels": ("pattern",), "splits": ["random"], "probes": ("logistic",)}
+    [summary] = probe(plan(run, tmp_path / "out", untrained=str(copy), **keys), scheduler="serial")
+    found = {row["layer"]: row for row in rows(tmp_path / "out", features="states")}
+    peers = {row["layer"]: row for row in rows(tmp_path / "out", features="untrained")}
+    assert [found[layer]["untrained_accuracy"] for layer in (0, 1, 2)] == [
+        peers[layer]["accuracy"] for layer in (0, 1, 2)
+    ]
+    assert peers[1]["accuracy"] > 0.9 > 0.45 > peers[2]["accuracy"]
+    assert manifest(tmp_path / "out")["untrained_baseline"].startswith("measured: planted")
+    assert "untrained" in summary.record["highlights"][0]["controls"]
+    probe(plan(run, tmp_path / "alone", **keys), scheduler="serial")
+    assert manifest(tmp_path / "alone")["plan_sha256"] != manifest(tmp_path / "out")["plan_sha256"]
+    assert np.isnan(rows(tmp_path / "alone", features="states")[0]["untrained_accuracy"])
+
+
+def test_a_run_that_is_no_copy_of_this_one_is_refused(run: Path, tmp_path: Path) -> None:
+    other = write_probe_run(tmp_path / "other", crossed(12, 4, 2), planted, model="u")
+    with pytest.raises(ConfigError, match=r"untrained: .* has other stimuli, order of stimuli than"):
+        probe(plan(run, tmp_path / "out", untrained=str(other)), scheduler="serial")
+    same = write_probe_run(tmp_path / "same", crossed(12, 4, 3), planted)
+    with pytest.raises(ConfigError, match="is a run of the same model"):
+        probe(plan(run, tmp_path / "out", untrained=str(same)), scheduler="serial")
 
 
 # --- leaks are refused ------------------------------------------------------------------------------------------------
