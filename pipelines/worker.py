@@ -114,8 +114,11 @@ def _run_unit(task: UnitTask) -> UnitRecord:
             receipt = _compute(task, run_dir, attempt)
     except (RunError, GGUFError, OSError) as error:
         return _failed(task, error, fatal=True)
-    except (Exception, SystemExit) as error:
-        # code of an experiment may want to leave: its prompt shall, and not the process with all its work
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        # code of an experiment may want to leave: its prompt shall, and not the process with all its work. Ctrl-C
+        # itself comes to the main thread alone, where serial runs are
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
         return _failed(task, error, fatal=False)
     seconds = time.monotonic() - started
     return UnitRecord(task.piece, receipt, computed=True, seconds=seconds, host=socket.gethostname(), pid=os.getpid())

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -393,6 +394,21 @@ def test_a_hook_that_wants_to_leave_is_set_aside_with_its_prompt(folder: Path, b
     left = make(folder, "left", hooks)
     (failure,) = failures(left)
     assert (failure["stimulus_id"], failure["kind"], failure["detail"]) == ("f", "exception", "SystemExit: 9")
+    assert verify(left).sound
+
+
+def test_a_hook_that_interrupts_a_worker_is_set_aside_too(folder: Path, baseline: Path) -> None:
+    """A worker computes beside its main thread; left to itself the interrupt ended one worker after the other."""
+    (folder / "interrupts.py").write_text(
+        MINE.replace('raise ValueError("expected another length")', "raise KeyboardInterrupt")
+    )
+    length = next(row["n_tokens"] for row in pipelines.load(baseline).stimuli.to_pylist() if row["id"] == "f")
+    hooks = {"experiment": [{"use": "interrupts.py:Picky", "options": {"length": length}}]}
+    with ThreadPoolExecutor(1) as beside:
+        left = beside.submit(make, folder, "interrupted", hooks).result()
+    (failure,) = failures(left)
+    assert (failure["stimulus_id"], failure["kind"]) == ("f", "exception")
+    assert failure["detail"].startswith("KeyboardInterrupt")
     assert verify(left).sound
 
 
