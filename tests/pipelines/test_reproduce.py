@@ -137,3 +137,11 @@ def test_the_command(finished: Path, tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert (told["level"], told["comparison"]) == ("nothing", None)
     assert told["semantic_hash"] == told["semantic_hash_now"] == read_manifest(finished).semantic_hash
+
+
+@pytest.mark.realmodel
+def test_a_real_model_comes_back_to_the_bit(smollm2: Path, tmp_path: Path) -> None:
+    items = [{"prompt": "The capital of France is", "expected": " Paris"}, {"prompt": "كتب الطالب على"}]
+    config = make_config(tmp_path, items, model={"path": str(smollm2)}, generate={"max_tokens": 3})
+    assert run(config, scheduler="serial").status == "complete"
+    assert reproduce(config.output.path, str(smollm2), scheduler="serial").level == "nothing"
