@@ -13,6 +13,10 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "status": ("pipelines.cli.status:status", "Show how far the run in a directory is."),
     "verify": ("pipelines.cli.verify:verify", "Check every file of a run against its manifest."),
     "compare": ("pipelines.cli.compare:compare", "Compare two finished runs, layer by layer."),
+    "geometry": (
+        "pipelines.cli.geometry:geometry",
+        "Measure how layers of a run resemble each other and its labels.",
+    ),
     "causal-trace": (
         "pipelines.cli.causal_trace:causal_trace",
         "Put single states of one prompt back into another, and see what comes back.",

@@ -34,6 +34,11 @@ class Geometry:
     directory: Path
     measures: tuple[Measure, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Kinds of measures, in their order."""
+        return tuple(dict.fromkeys(one.measure for one in self.measures))
+
 
 def measure(run_dir: str | Path, *, out: str | Path | None = None, seed: int = 0, partial: bool = False) -> Geometry:
     """Measure a finished run and write geometry.parquet, maps.parquet and manifest.json.
