@@ -27,7 +27,7 @@ def explain_origins(a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> tuple
         "model": _hashes(one, other, "model_sha256")
         + explain_difference(one.origin.model, other.origin.model, "model"),
         "tokenizer": explain_difference(one.origin.tokenizer, other.origin.tokenizer, "tokenizer"),
-        "stimuli": _hashes(one, other, "stimuli_sha256") + _hashes(one, other, "sample_order_sha256"),
+        "stimuli": _stimuli(one, other),
         "hooks": _hooks(one, other),
         "generation": _told(one, other, "generation") + _told(one, other, "scoring"),
         "numerics": explain_difference(_numerics(one), _numerics(other), "numerics"),
@@ -46,6 +46,12 @@ def _sections(configs: Sequence[Any], names: Sequence[str]) -> list[str]:
 def _hashes(a: Manifest, b: Manifest, name: str) -> list[str]:
     was, now = getattr(a.inputs, name), getattr(b.inputs, name)
     return [] if was == now else [f"{name}: was {was[:16]}…, is {now[:16]}…"]
+
+
+def _stimuli(a: Manifest, b: Manifest) -> list[str]:
+    """What differs between the sets; how they came about counts only where they do."""
+    found = _hashes(a, b, "stimuli_sha256") + _hashes(a, b, "sample_order_sha256")
+    return found + (_told(a, b, "stimuli") if found else [])
 
 
 def _hooks(a: Manifest, b: Manifest) -> list[str]:

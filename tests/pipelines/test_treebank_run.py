@@ -77,3 +77,14 @@ def test_the_manifest_says_where_the_words_came_from(finished: Run) -> None:
     }  # fmt: skip
     assert [(step["step"], step["after"]) for step in told["steps"]] == [("read", 9), ("where", 5)]
     assert finished.to_polars()["label_sentence"].to_list() == ["a"] * 5
+
+
+def test_two_selections_are_told_apart_by_their_records(finished: Run, tmp_path) -> None:
+    from pipelines.comparison import compare
+
+    (tmp_path / "x.conllu").write_text(ROWS, encoding="utf-8")
+    stimuli = {"file": "x.conllu", "select": {"where": {"upos": ["NOUN", "VERB"]}, "sample": {"count": 3}}}
+    config = make_config(tmp_path, [], model={"path": "builtin:sarf-nano"}, stimuli=stimuli)
+    run(config, scheduler="serial")
+    told = compare(finished.directory, config.output.path).differences["stimuli"]
+    assert any(line.startswith("stimuli.steps: had 2 entries, has 3") for line in told)
