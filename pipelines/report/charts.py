@@ -64,6 +64,8 @@ class Line:
     """Which colour, marker and dash."""
     control: bool = False
     """Drawn thin, dotted and hollow: what the other curves are to be compared with."""
+    marker: int | None = None
+    """Which marker, if not that of the series."""
     shared: bool = False
     """A control of all other curves: drawn in grey."""
 
@@ -115,7 +117,7 @@ def curves(lines: Sequence[Line], x_label: str, y_label: str, limits: tuple[floa
 
 def _curve(axis: Axes, line: Line) -> None:
     colour = SERIES[-1] if line.shared else SERIES[line.series % len(SERIES)]
-    marker = MARKERS[line.series % len(MARKERS)]
+    marker = MARKERS[(line.series if line.marker is None else line.marker) % len(MARKERS)]
     if len(line.low):
         axis.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
     axis.plot(

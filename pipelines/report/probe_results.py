@@ -11,12 +11,16 @@ from pipelines.report.beside import PROBES, open_beside, read_rows
 from pipelines.report.facts import Facts, Row
 
 RESULTS: Final = "results.parquet"
+UNTRAINED: Final = "untrained_accuracy"
+"""Of the same probe on a copy of the model that knows nothing; absent or NaN where none was run."""
 CONTROLS: Final = {
     "control_accuracy": "random labels",
     "majority_accuracy": "majority",
     "characters_accuracy": "characters",
     "tokens_accuracy": "token ids",
+    UNTRAINED: "untrained model",
 }
+"""Columns of controls, and what they are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,8 @@ def read_probes(facts: Facts, folder: Path | None = None) -> Probed | None:
     found = open_beside(facts, PROBES, folder)
     if found is None:
         return None
-    rows = read_rows(*found, RESULTS)
-    return Probed(found[1], tuple(row for row in rows if row["features"] == "states"))
+    rows = [row for row in read_rows(*found, RESULTS) if row["features"] == "states"]
+    return Probed(found[1], tuple({UNTRAINED: math.nan} | row for row in rows))
 
 
 def main_probe(rows: Sequence[Row]) -> str:
@@ -67,7 +71,7 @@ def strands(probed: Probed) -> Iterator[list[Row]]:
 
 def best_control(row: Row) -> tuple[str, float]:
     """The control that came nearest, or beat the probe."""
-    found = {said: row[name] for name, said in CONTROLS.items() if math.isfinite(row[name])}
+    found = {said: row[name] for name, said in CONTROLS.items() if math.isfinite(row.get(name, math.nan))}
     name = max(found, key=lambda one: found[one])
     return name, found[name]
 

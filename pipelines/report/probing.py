@@ -31,6 +31,7 @@ from pipelines.report.likelihoods import minus
 from pipelines.report.probe_results import (
     CONTROLS,
     RESULTS,
+    UNTRAINED,
     Probed,
     best_control,
     layers_said,
@@ -39,6 +40,8 @@ from pipelines.report.probe_results import (
     strands,
 )
 
+OWN: Final = ("control_accuracy", UNTRAINED)
+"""Controls that differ from layer to layer."""
 SHARED: Final = ("majority_accuracy", "characters_accuracy", "tokens_accuracy")
 """Controls that are the same for all layers."""
 TEXT: Final = ("characters_accuracy", "tokens_accuracy")
@@ -71,11 +74,12 @@ def _lead(probed: Probed) -> Paragraph:
             " tests on roots that training never saw). Accuracies stand with 95 % intervals from drawing groups anew. ",
             Strong("Controls"),
             " on the same folds: the same probe on random labels that are fixed for each word (what it could learn "
-            "by heart), always guessing the majority, and probes that see only the characters or the token ids of "
-            "the prompt. A result is called above its controls if the 99 % interval of its accuracy minus the best "
-            "of the four lies above 0. Where the text gives the label away, the last two may be right without any "
-            "model, and no state can be above them: the curve then tells at which layers and tokens the model holds "
-            "what it has read. Strengths of regularisation were chosen inside training folds only (seed "
+            "by heart), always guessing the majority, probes that see only the characters or the token ids of the "
+            "prompt, and, where there is one, the same probe on a copy of the model that has learnt nothing. A "
+            "result is called above its controls if the 99 % interval of its accuracy minus the best of them lies "
+            "above 0. Where the text gives the label away, probes on the text may be right without any model, and "
+            "no state can be above them: the curve then tells at which layers and tokens the model holds what it "
+            "has read. Strengths of regularisation were chosen inside training folds only (seed "
             f"{plan.get('seed', 0)}).",
         )
     )  # fmt: skip
@@ -129,15 +133,17 @@ def _curves(number: int, label: str, split: str, rows: list[Row]) -> Figure:
     for i, capture in enumerate(captures[:CURVES]):
         strand = sorted((row for row in main if row["capture"] == capture), key=lambda row: int(row["layer"]))
         layers = [row["layer"] for row in strand]
-        lines += [
+        lines.append(
             charts.Line(
                 capture, layers, [row["accuracy"] for row in strand], [row["accuracy_low"] for row in strand],
                 [row["accuracy_high"] for row in strand], series=i,
-            ),
-            charts.Line(
-                f"{capture}: random labels", layers, [row["control_accuracy"] for row in strand], series=i, control=True
-            ),
-        ]  # fmt: skip
+            )
+        )  # fmt: skip
+        for place, name in enumerate(OWN):
+            values = [row[name] for row in strand]
+            if any(map(math.isfinite, values)):
+                told = f"{capture}: {CONTROLS[name]}"
+                lines.append(charts.Line(told, layers, values, series=i, control=True, marker=i + 2 * place))
     ends = sorted({row["layer"] for row in main})
     for i, name in enumerate(SHARED):
         if math.isfinite(value := main[0][name]):
@@ -169,14 +175,16 @@ def _alt(rows: Sequence[Row], capture: str) -> str:
 
 
 def _numbers(label: str, split: str, rows: Sequence[Row]) -> Table:
+    controls = [name for name in CONTROLS if any(math.isfinite(row[name]) for row in rows)]
     head = (
-        "probe", "capture", "layer", "accuracy", "95 % interval", "above controls", "macro-F1", *CONTROLS.values(),
-        "above the best", "99 % interval",
+        "probe", "capture", "layer", "accuracy", "95 % interval", "above controls", "macro-F1",
+        *(CONTROLS[name] for name in controls), "above the best", "99 % interval",
     )  # fmt: skip
-    return Table(("Probes of ", Code(label), ", split ", Code(split)), head, tuple(_row(row) for row in rows))
+    told = tuple(_row(row, controls) for row in rows)
+    return Table(("Probes of ", Code(label), ", split ", Code(split)), head, told)
 
 
-def _row(row: Row) -> Cells:
+def _row(row: Row, controls: Sequence[str]) -> Cells:
     def shown(name: str) -> str:
         return f"{row[name]:.3f}" if math.isfinite(row[name]) else ""
 
@@ -187,7 +195,7 @@ def _row(row: Row) -> Cells:
         row["probe"].replace("_", " "), Quoted(row["capture"]), Number("–" if row["layer"] < 0 else str(row["layer"])),
         Number(shown("accuracy")), Number(f"{shown('accuracy_low')} to {shown('accuracy_high')}"),
         "yes" if row["above_controls"] else "no", Number(shown("macro_f1")),
-        *(Number(shown(name)) for name in CONTROLS),
+        *(Number(shown(name)) for name in controls),
         Number(signed("margin")), Number(f"{signed('margin_low')} to {signed('margin_high')}"),
     )  # fmt: skip
 

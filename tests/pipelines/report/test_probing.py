@@ -193,3 +193,13 @@ def test_probes_of_two_runs_stand_side_by_side(run: Path, small: Path, tmp_path:
     key = {"label": "pattern", "split": "root-heldout", "probe": "logistic", "capture": "after_layer"}
     assert found.record["probes"]["best"] == [key | {"a": 0.9, "b": 0.35}]
     assert "both-probes-1-pattern-root-heldout.svg" in found.figures
+
+
+def test_an_untrained_copy_is_one_more_control(run: Path) -> None:
+    rows = [row("pattern", "random", layer, 0.9, untrained_accuracy=0.1 * layer + 0.3) for layer in LAYERS]
+    plant(run, rows, untrained_baseline="run untrained")
+    found = make_report(run)
+    assert found.record["probes"]["verdicts"][0]["control"] == "characters"
+    assert "untrained model" in found.html
+    assert not any("No untrained model" in one for one in found.record["limits"]["limits"])
+    assert best_control(row("x", "random", 0, 0.5, untrained_accuracy=0.45)) == ("untrained model", 0.45)
