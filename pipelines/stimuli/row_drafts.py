@@ -1,7 +1,7 @@
 """From the rows of a table to drafts: a row as it stands, a row in each template, or a row as a pair."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pipelines.errors import ConfigError
@@ -70,8 +70,8 @@ class RowDrafts:
     def _filled(self, where: str, name: str, row: Row, cast: _Cast) -> Draft:
         """Fill a template; a row without a value for a slot gives a draft that says so, for a filter to leave out."""
         columns, config = self._columns, self._config
-        own = {"id": f"{name}.{cast.name}", "labels": columns.labels_of(row), "template": cast.name}
         reveals = tuple(dict.fromkeys((*config.reveals, *cast.config.reveals)))
+        draft = Draft(where, f"{name}.{cast.name}", "", columns.labels_of(row), cast.name, reveals)
         values = {slot: columns.cell(row, slot) for slot in self._slots(cast)}
         empty = [slot for slot, value in values.items() if value is None]
         if empty:
@@ -79,21 +79,20 @@ class RowDrafts:
                 f"template {cast.name!r} needs the column {empty[0]!r}, which has no value here; leave such rows out "
                 "with `select.where`"
             )
-            return Draft(where, prompt="", reveals=reveals, problem=problem, **own)  # type: ignore[arg-type]
+            return replace(draft, problem=problem)
         texts = {slot: value for slot, value in values.items() if value is not None}
         filled = fill(cast.text, texts)
         target, places = columns.text(row, "target"), None
         if config.target is not None:
             target, places = target_places(config.target, None, filled, texts)
-        return Draft(
-            where,
+        expected = columns.text(row, "expected") if self._expect is None else fill(self._expect, texts).text
+        return replace(
+            draft,
             prompt=filled.text,
-            reveals=reveals,
             target=target,
             places=places,
             occurrence=self._occurrence(row),
-            expected=columns.text(row, "expected") if self._expect is None else fill(self._expect, texts).text,
-            **own,  # type: ignore[arg-type]
+            expected=expected,
         )
 
     def _slots(self, cast: _Cast) -> list[str]:
