@@ -41,6 +41,12 @@ def test_leaks_are_errors_with_their_stimuli(linted):
     assert report.strict_status == 1
 
 
+def test_leaks_that_are_allowed_are_still_told(linted):
+    items = [{"id": "a", "prompt": "جمع كتاب", "labels": {"number": "جمع"}}]
+    found, report = linted(items, stimuli={"items": items, "allow_leaks": True})
+    assert (found["leak_in_text"].severity, report.count("error")) == ("warning", 0)
+
+
 def test_tokens_are_looked_at(linted):
     items = [
         {"id": "a", "prompt": "كتاب جديد", "labels": {"x": "1"}},
