@@ -96,6 +96,8 @@ def _drafts(where: str, entry: Any, reveals: tuple[str, ...]) -> list[Draft]:
     if not isinstance(entry, dict):
         raise ConfigError(f"found {show(entry)}, expected an object with root, pattern and prompts")
     refuse_half_characters(entry)
+    if "prompts" not in entry:
+        raise ConfigError("found an entry without `prompts`, expected name: text; rows of a table are read from .jsonl")
     prompts, contracts = entry.get("prompts"), entry.get("prompt_contracts") or {}
     if not isinstance(prompts, dict) or not prompts or not all(isinstance(text, str) for text in prompts.values()):
         raise ConfigError(f"prompts: found {show(prompts)}, expected name: text")
