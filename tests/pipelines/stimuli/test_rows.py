@@ -166,7 +166,7 @@ def test_prompts_that_reveal_labels_are_refused_by_default(refused, put):
         ('[{"id": "i", "prompts": {"a": "x"}, "id": "j"}]', "the key 'id' stands twice"),
         ('[{"id": "i", "prompts": {"a": "x"}, "b": [1]}]', ":1: b: found [1], expected text"),
         ('[{"id": "i", "prompts": {"a": "\\ud83e"}}]', ":1: 'a': an escape names half a surrogate pair"),
-        ('[{"prompt": "a"}]', ":1: found an entry without `prompts`, expected name: text; rows of a table are read from"),
+        ('[{"prompt": "a"}]', ":1: found an entry without `prompts`, expected name: text; rows"),
         ("[1]", ":1: found 1, expected an object with root, pattern and prompts"),
         ('{"a": 1}', ":1: found an object without a list `stimuli`"),
         ('{"stimuli": [1', ":1: not valid JSON"),
