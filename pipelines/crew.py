@@ -33,6 +33,10 @@ class Crew:
         """Bytes that decoded weights may keep in a worker beside what it needs anyway."""
         return max(0, int(SHARE * self.limit) - self.need.total)
 
+    def keeps_weights(self, decoded_bytes: int) -> bool:
+        """Whether a worker keeps weights of so many bytes decoded, or decodes them for each unit."""
+        return decoded_bytes <= self.weight_budget
+
 
 def plan_crew(plan: Plan, open_units: int, workers: int | None = None, *, foreign: bool = False) -> Crew:
     """Choose workers for `open_units` units; `workers` overrides the config, `foreign`: they run on other machines."""

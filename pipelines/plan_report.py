@@ -46,6 +46,8 @@ def plan_record(plan: Plan) -> dict[str, Any]:
             "per_worker": crew.need.total,
             "limit_per_worker": crew.limit,
             "mapped_once": sum(part.size for part in plan.source.file.parts),
+            "decoded": plan.source.file.decoded_bytes,
+            "weights": "resident" if crew.keeps_weights(plan.source.file.decoded_bytes) else "streamed",
             "available": crew.resources.memory,
         },
         "time": plain(estimate_duration(plan, crew.workers)),
@@ -74,6 +76,12 @@ def _model(plan: Plan) -> dict[str, Any]:
         "hidden_size": card.hidden_size,
         "context_length": card.context_length,
     }
+
+
+KEPT: Final = {
+    "resident": "decoded once in each worker and kept beside that",
+    "streamed": "decoded layer by layer for every unit",
+}
 
 
 def _workers(plan: Plan, crew: Crew) -> dict[str, Any]:
@@ -132,6 +140,7 @@ def _costs(told: dict[str, Any]) -> list[str]:
         f"workers   {workers['count']} (by {workers['decided_by']}), {each}; "
         f"{workers['cpus']} usable processors (by {workers['cpus_by']})",
         f"memory    {private}; the model's {size(memory['mapped_once'])} are mapped once for all",
+        f"weights   {memory['weights']}: {size(memory['decoded'])} of float32, {KEPT[memory['weights']]}",
         f"time      about {in_words(told['time']['seconds'])} on this machine, if it does nothing else",
     ]
 

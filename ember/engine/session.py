@@ -37,7 +37,7 @@ class Session:
     ) -> "Session":
         """Resolve `auto`, choose streamed or resident weights, build the backend. Raises InputError."""
         resolved = resolve_route(route)
-        residence: Residence = "resident" if decoded_bytes(file) <= budget else "streamed"
+        residence: Residence = "resident" if file.decoded_bytes <= budget else "streamed"
         return cls(resolved, _backend(file, resolved, residence, threads), residence, threads, controller)
 
     def limits(self) -> AbstractContextManager[Any]:
@@ -90,18 +90,6 @@ def resolve_route(route: str) -> str:
     if route == "auto":
         return "fast" if HAVE_NUMBA else "reference"
     return route
-
-
-def decoded_bytes(file: GGUFFile) -> int:
-    """Bytes that all weights of a file take once decoded; float32 tensors are read where they lie."""
-    total = 0
-    for info in file.tensors.values():
-        if info.type.name != "F32":
-            size = 4
-            for length in info.shape:
-                size *= length
-            total += size
-    return total
 
 
 def _backend(file: GGUFFile, route: str, residence: Residence, threads: int) -> Backend:

@@ -52,6 +52,11 @@ class GGUFFile:
         """Bytes of all parts."""
         return sum(part.size for part in self.parts)
 
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes that all weights take once decoded; float32 tensors are read where they lie."""
+        return sum(4 * info.size for info in self.tensors.values() if info.type.name != "F32")
+
     def metadata_type(self, key: str) -> str:
         """Return how a key's value is stored, e.g. `UINT32` or `ARRAY[STRING]`; KeyError if there is none."""
         return self._values[key].type_name
