@@ -1,5 +1,6 @@
 """Files with bytes changed, cut out or put in give stimuli or one ConfigError, never anything else."""
 
+import contextlib
 import json
 
 import pytest
@@ -23,7 +24,10 @@ FILES = {
         json.dumps(ANALYSES, ensure_ascii=False) + "\n",
         {"format": "camel", "analyses": "each", "columns": {"prompt": "word"}},
     ),
-    "x.csv": ("word,root\nكاتب,كتب\n", {"templates": {"t": "{word} {root}"}, "target": "{word}"}),
+    "x.csv": (
+        "word,root\nكاتب,كتب\n",
+        {"templates": {"t": "{word} {root}"}, "target": "{word}", "reveals": ["word", "root"]},
+    ),
 }
 PIECES = [
     b"",
@@ -60,10 +64,7 @@ def test_damaged_files_are_read_or_refused(tmp_path_factory, name, edits):
         data[start : start + cut] = piece
     folder = tmp_path_factory.mktemp("damage")
     (folder / name).write_bytes(data)
-    try:
+    with contextlib.suppress(ConfigError):
         made = build_section(SECTION.validate_python({"file": name} | section), folder)
-    except ConfigError as error:
-        assert str(error)
-    else:
         assert made.stimuli
         "".join(s.prompt for s in made.stimuli).encode()
