@@ -180,9 +180,10 @@ def test_it_has_the_fields_of_the_contract(run: FakeRun) -> None:
     assert found["status"] == "complete"
     assert sorted(found) == [
         "attention", "captures", "config_sha256", "dtype", "failed_samples", "generation", "guard", "hooks",
-        "hooks_sha256", "input_hash", "layout", "model", "model_sha256", "name", "numerics", "numerics_version", "output_format",
-        "parts", "plan_sha256", "sample_order_sha256", "samples", "schema_version", "scoring", "semantic_hash",
-        "splits", "status", "stimuli", "stimuli_sha256", "tensor_contract", "tokenizer", "tokenizer_sha256", "validation",
+        "hooks_sha256", "input_hash", "layout", "model", "model_sha256", "name", "numerics", "numerics_version",
+        "output_format", "parts", "plan_sha256", "sample_order_sha256", "samples", "schema_version", "scoring",
+        "semantic_hash", "splits", "status", "stimuli", "stimuli_sha256", "tensor_contract", "tokenizer",
+        "tokenizer_sha256", "validation",
     ]  # fmt: skip
     assert str(run.directory) not in text
 
