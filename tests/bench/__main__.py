@@ -35,6 +35,8 @@ def main() -> None:
     arguments = _arguments()
     setting = _setting(arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
+    known = arguments.out / "tuned.json"
+    setting.tuned.update(json.loads(known.read_text()) if known.exists() else {})
     try:
         for name in arguments.rows:
             before = load()
@@ -49,6 +51,7 @@ def main() -> None:
             record = as_record(row, about)
             (arguments.out / f"{name}.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
             (arguments.out / f"{name}.md").write_text(as_markdown(record))
+            known.write_text(json.dumps(setting.tuned, indent=1) + "\n")
             print(as_markdown(record), flush=True)
     finally:
         shutil.rmtree(setting.folder, ignore_errors=True)

@@ -4,7 +4,7 @@
     python -m tests.bench.probes compare [--stimuli 4000] [--width 512]
     python -m tests.bench.probes fits [--stimuli 20000] [--width 2048]
 
-`sweep` writes a run by the product's own writers, probes one label of ten classes (random split, five folds, four
+`compare` and `fits` tell processor seconds, which other processes disturb least. `sweep` writes a run by the product's own writers, probes one label of ten classes (random split, five folds, four
 strengths, control task, code length, both baselines) and watches the memory of all processes. `compare` times one
 matrix as a whole on both sides, one thread each, and compares predictions; `fits` times single training sets.
 """
@@ -107,10 +107,10 @@ def compare(stimuli: int, width: int) -> dict[str, Any]:
     x, task = _task(stimuli, width)
     folds = task.folds.assigned[0]
     with threadpool_limits(1):
-        started = time.monotonic()
+        started = time.process_time()
         own, control = cross_validate(Design(x), task, "logistic", STRENGTHS)
-        ours = time.monotonic() - started
-        started = time.monotonic()
+        ours = time.process_time() - started
+        started = time.process_time()
         predicted, remembered = np.empty(stimuli, np.int64), np.empty(stimuli, np.int64)
         for fold in range(5):
             test, training = folds == fold, folds != fold
@@ -121,7 +121,7 @@ def compare(stimuli: int, width: int) -> dict[str, Any]:
             predicted[test] = search.predict(x[test])
             peer = _pipeline(search.best_params_["logisticregression__C"]).fit(x[training], task.control[training])
             remembered[test] = peer.predict(x[test])
-        theirs = time.monotonic() - started
+        theirs = time.process_time() - started
     same = float(np.mean(own.predicted == predicted)), float(np.mean(control.predicted == remembered))
     return {"stimuli": stimuli, "width": width, "ours": ours, "theirs": theirs, "factor": theirs / ours, "same": same}
 
@@ -132,17 +132,17 @@ def fits(stimuli: int, width: int) -> dict[str, Any]:
     rows = task.folds.training_rows((frozenset([0, 1]),))
     with threadpool_limits(1):
         design = Design(x)
-        started = time.monotonic()
+        started = time.process_time()
         assert design.basis is not None
-        basis = time.monotonic() - started
-        started = time.monotonic()
+        basis = time.process_time() - started
+        started = time.process_time()
         fit_logistic(design.training(rows), [task.codes[rows]], CLASSES, STRENGTHS)
-        ours = time.monotonic() - started
+        ours = time.process_time() - started
         theirs = []
         for strength in STRENGTHS:
-            started = time.monotonic()
+            started = time.process_time()
             _pipeline(strength).fit(x[rows], task.codes[rows])
-            theirs.append(time.monotonic() - started)
+            theirs.append(time.process_time() - started)
             print(f"C = {strength}: {theirs[-1]:.1f} s", flush=True)
     told = {"rows": len(rows), "width": width, "basis": basis, "ours": ours, "theirs": theirs}
     return told | {"factor": sum(theirs) / ours}

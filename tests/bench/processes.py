@@ -16,7 +16,7 @@ import psutil
 from tests.bench import memory
 from tests.bench.rounds import ROOT, Contender, measure
 from tests.bench.setting import Ratio, Row, Setting, as_line, ratio
-from tests.bench.states import encoded
+from tests.bench.states import FACE, TUNED, encoded, tuned_key
 from tests.bench.worker import UNSET
 from tests.bench.workload import texts
 
@@ -49,15 +49,15 @@ def _cold_requests(setting: Setting) -> dict[str, Path]:
     """Write each contender's request."""
     prompts = texts(setting.prompts)
     names = ["ember", *(["llama.cpp", "transformers"] if setting.reference else [])]
-    tuned = {key.split(": ")[1]: value for key, value in setting.tuned.items() if key.startswith("short")}
+    llama, face = (setting.tuned.get(tuned_key(setting, "short", label)) for label in (TUNED, FACE))
     common = {
         "model": str(setting.model.resolve()),
         "texts": prompts,
         "threads": setting.threads,
         "ids": encoded(setting, prompts),
         "safetensors": str(setting.folder / "safetensors"),
-        "variant": tuned.get("llama.cpp, best batch", {"batch": 256, "flash": True}),
-        "batch": tuned.get("Hugging Face, float32", {"batch": 50})["batch"],
+        "variant": llama or {"batch": 256, "flash": True},
+        "batch": (face or {"batch": 50})["batch"],
     }
     found = {}
     for name in names:

@@ -153,7 +153,7 @@ class Extraction:
     def _best(self, label: str, peer: str, variants: list[dict[str, Any]]) -> Contender:
         python, tuned = self._setting.reference, self._setting.tuned
         assert python is not None
-        key = f"{self._kind}: {label}"
+        key = tuned_key(self._setting, self._kind, label)
         if key not in tuned:
             some = self.prompts[: SEARCHED if self._kind == "short" else SEARCHED // 4]
             tried = [
@@ -162,6 +162,11 @@ class Extraction:
             ]
             tuned[key] = fastest(tried).request["variant"]
         return self.contender(label, python, peer=peer, variant=tuned[key])
+
+
+def tuned_key(setting: Setting, kind: str, label: str) -> str:
+    """What the best settings of a peer belong to."""
+    return f"{setting.model.name}, {setting.threads} threads, {kind} prompts: {label}"
 
 
 def encoded(setting: Setting, prompts: Sequence[str]) -> Prompts:
