@@ -1,6 +1,8 @@
 """The page as a browser takes it: nothing from outside, everything escaped, the structure that assistive tools need."""
 
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -148,6 +150,22 @@ def test_a_page_escapes_wherever_a_text_may_stand() -> None:
     html = render(Page((Quoted(bad),), (Quoted(bad),), ((Quoted(bad),),), (section,), bad))
     assert parsed(html).all("script") == []
     assert "<script" not in html
+
+
+def test_a_browser_opens_it_from_disk(report: Report, tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium: `apt-get install chromium` to let a browser read the page")
+    path = tmp_path / "report.html"
+    path.write_text(report.html, encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    command = [browser, *options, "--host-resolver-rules=MAP * ~NOTFOUND", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    # What the browser made of it, with every tag that it had to add or drop.
+    dom, source = parsed(done.stdout), parsed(report.html)
+    for tag in ("section", "table", "caption", "figure", "svg", "bdi", "h2"):
+        assert len(dom.all(tag)) == len(source.all(tag)) > 0
+    assert "".join("".join(dom.text).split()) == "".join("".join(source.text).split())
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------

@@ -81,6 +81,13 @@ def test_a_run_in_which_prompts_failed_says_so_first(tmp_path: Path) -> None:
     assert any("rung of validation is smoke" in one for one in found.record["warnings"]["warnings"])
 
 
+def test_a_run_in_which_all_prompts_failed_still_has_a_page(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", units=(2, 1), failed=(0, 1, 2))
+    found = make_report(tmp_path / "run")
+    assert not {"behaviour", "scores", "states"} & found.record.keys()
+    assert found.record["warnings"]["warnings"][0].startswith("3 of 3 prompts failed")
+
+
 def test_what_acted_on_the_model_is_said(run_small: Runs, tmp_path: Path) -> None:
     act = {"operation": "zero", "site": "after_mlp", "layers": [1], "position": "last"}
     hooks = {"intervene": [act], "capture": [{"site": "after_layer", "observe": "after"}]}
