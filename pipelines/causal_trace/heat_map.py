@@ -30,8 +30,11 @@ WIDEST: Final = 40.0
 FEW: Final = 12
 """Layers that are drawn high."""
 TATWEEL: Final = "ـ"
+RC: Final[dict[Any, Any]] = {"svg.hashsalt": "ember", "svg.fonttype": "path", "text.parse_math": False}
+"""Names and tokens of the user are no formulas, whatever dollar signs are in them."""
 
 
+@matplotlib.rc_context(RC)
 def draw(panels: Sequence[Panel], title: str, caption: str, *, right_to_left: bool) -> Figure:
     """Draw a panel for each group (from top to bottom) and site (side by side).
 
@@ -65,7 +68,7 @@ def draw(panels: Sequence[Panel], title: str, caption: str, *, right_to_left: bo
 def picture(figure: Figure, kind: str) -> bytes:
     """Return a figure as the bytes of a `png` or `svg`, the same for the same figure."""
     sink = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "ember", "svg.fonttype": "path"}):
+    with matplotlib.rc_context(RC):
         figure.savefig(sink, format=kind, dpi=140, metadata={"Software": None} if kind == "png" else {"Date": None})
     return sink.getvalue()
 

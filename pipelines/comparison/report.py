@@ -77,9 +77,11 @@ def _capture(found: CaptureComparison) -> Iterator[str]:
             yield f"  layers only in {side}: {', '.join(map(str, layers))}"
     if found.layers:
         yield from ("  " + line for line in _table(found.layers))
-    if found.layers and found.first_apart is None:
+    if not any(layer.rows for layer in found.layers):
+        yield "  no row is in both"
+    elif found.first_apart is None:
         yield "  the same bits everywhere"
-    elif found.layers and found.layers[0].layer >= 0:
+    elif found.layers[0].layer >= 0:
         yield f"  they part at layer {found.first_apart}"
 
 

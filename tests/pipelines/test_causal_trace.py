@@ -502,6 +502,15 @@ def test_the_picture_is_drawn_from_right_to_left_and_is_the_same_each_time() -> 
     assert draw([panel], "", "", right_to_left=False).axes[0].get_xlim()[0] < 0
 
 
+def test_dollar_signs_are_no_formulas() -> None:
+    columns = (Column("$x_{$", 0, "", 1, 1), Column("text", 0, "$\\frac$", 1, 0))
+    panel = Panel("a_{$ $b^$", "after_layer", 1, 3.0, (0,), columns, ((Cell(1, 1.0, 0.5), Cell(1, 1.0, 0.1)),))
+    figure = draw([panel], "$\\no{$", "$^$", right_to_left=False)
+    for kind in ("png", "svg"):
+        assert len(picture(figure, kind)) > 1000
+    assert "$x_{$ 1" in [label.get_text() for label in figure.axes[0].get_xticklabels()]
+
+
 def test_direction_of_reading() -> None:
     assert reads_right_to_left(["الجذر ك ت ب:", "x"])
     assert not reads_right_to_left(["The root is ك ت ب", "form:"])

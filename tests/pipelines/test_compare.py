@@ -351,7 +351,10 @@ def test_runs_without_a_common_stimulus(a: FakeRun, tmp_path: Path) -> None:
         assert (found.stimuli.common, found.generations, found.scores) == (0, None, ())
         assert all(layer.rows == 0 for capture in found.captures for layer in capture.layers)
         assert not found.identical
-        assert "0 stimuli" in "\n".join(comparison_lines(found))
+        told = "\n".join(comparison_lines(found))
+        assert "0 stimuli" in told
+        assert told.count("no row is in both") == len(found.captures) > 0
+        assert "the same bits" not in told
 
 
 def test_other_prompts_are_compared_by_place_and_told(a: FakeRun, tmp_path: Path) -> None:
