@@ -17,7 +17,7 @@ from pipelines.probes.lbfgs import Doubles
 Matrix = NDArray[np.floating[Any]]
 Rows = NDArray[np.intp]
 
-EXACT: Final = 1 << 22
+EXACT: Final = 1 << 20
 """Matrices of up to so many numbers are kept in double precision, larger ones in single."""
 CHUNK: Final = 1024
 """Rows that are converted to double precision at a time."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.probes.design import Design, Linear, Rows, scores
 from pipelines.probes.lbfgs import Doubles
-from pipelines.probes.solvers import FITS
+from pipelines.probes.solvers import COMPARING, FITS, FITTING
 from pipelines.probes.splits import Folds, Key, outside
 from pipelines.probes.targets import Codes
 
@@ -64,10 +64,16 @@ def refit(design: Design, task: Task, probe: str, chosen: Sequence[float]) -> tu
 
 
 def _fit(
-    design: Design, task: Task, probe: str, rows: Rows, targets: Sequence[Codes], strengths: Sequence[float]
+    design: Design,
+    task: Task,
+    probe: str,
+    rows: Rows,
+    targets: Sequence[Codes],
+    strengths: Sequence[float],
+    tolerance: float = FITTING,
 ) -> list[list[Linear]]:
     training = design.training(task.rows[rows])
-    return FITS[probe](training, [codes[rows] for codes in targets], task.classes, strengths)
+    return FITS[probe](training, [codes[rows] for codes in targets], task.classes, strengths, tolerance)
 
 
 Compared = dict[Key, list[Doubles]]
@@ -83,7 +89,7 @@ def _compare(design: Design, task: Task, probe: str, strengths: Sequence[float])
             served.setdefault(inner.name, []).append((key, place, inner.judge))
     found: dict[Key, dict[int, Doubles]] = {}
     for name, rows in learn.items():
-        models = _fit(design, task, probe, rows, [task.codes], strengths)[0]
+        models = _fit(design, task, probe, rows, [task.codes], strengths, COMPARING)[0]
         for key, place, judge in served[name]:
             found.setdefault(key, {})[place] = _accuracies(design, task, judge, models)
     return {key: [by_place[place] for place in sorted(by_place)] for key, by_place in found.items()}

@@ -29,12 +29,22 @@ class Descent:
     """Whether no entry of the gradient is larger than asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    moved: Doubles
+    change: Doubles
+    """Of the gradient."""
+    curvature: float
+    scale: float
+    """What the preconditioner lacks along the step."""
+
+
+Precondition = Callable[[Doubles], Doubles]
+"""Applies an estimate of the inverse Hessian."""
 Asking = Generator[Doubles, tuple[float, Doubles], Descent]
 
 
-def descend(
-    start: Doubles, precondition: Callable[[Doubles], Doubles], *, tolerance: float, noise: float, iterations: int
-) -> Asking:
+def descend(start: Doubles, precondition: Precondition, *, tolerance: float, noise: float, iterations: int) -> Asking:
     """Minimise a smooth convex function; yields points and is sent (value, gradient) of each.
 
     `precondition` applies an estimate of the inverse Hessian. `noise` is the relative error of values: a step may be
@@ -42,7 +52,7 @@ def descend(
     """
     point = start
     value, gradient = yield point
-    memory: deque[tuple[Doubles, Doubles]] = deque(maxlen=MEMORY)
+    memory: deque[_Step] = deque(maxlen=MEMORY)
     for _ in range(iterations):
         if _small(gradient, tolerance):
             return Descent(point, converged=True)
@@ -58,7 +68,7 @@ def descend(
         else:
             # values no longer tell points apart
             return Descent(point, _small(gradient, 10 * tolerance))
-        _remember(memory, tried - point, new_gradient - gradient)
+        _remember(memory, tried - point, new_gradient - gradient, precondition)
         point, value, gradient = tried, new_value, new_gradient
     return Descent(point, _small(gradient, tolerance))
 
@@ -67,25 +77,22 @@ def _small(gradient: Doubles, tolerance: float) -> bool:
     return float(np.abs(gradient).max(initial=0.0)) <= tolerance
 
 
-def _remember(memory: deque[tuple[Doubles, Doubles]], moved: Doubles, change: Doubles) -> None:
-    """Keep a pair whose curvature is positive beyond rounding."""
+def _remember(memory: deque[_Step], moved: Doubles, change: Doubles, precondition: Precondition) -> None:
+    """Keep a step whose curvature is positive beyond rounding."""
     curvature = float(np.vdot(moved, change))
     if curvature > 1e-12 * float(np.linalg.norm(moved) * np.linalg.norm(change)):
-        memory.append((moved, change))
+        memory.append(_Step(moved, change, curvature, curvature / float(np.vdot(change, precondition(change)))))
 
 
-def _inverse_hessian(
-    gradient: Doubles, memory: deque[tuple[Doubles, Doubles]], precondition: Callable[[Doubles], Doubles]
-) -> Doubles:
-    """Apply the two-loop recursion of Nocedal (1980)."""
+def _inverse_hessian(gradient: Doubles, memory: deque[_Step], precondition: Precondition) -> Doubles:
+    """Apply the two-loop recursion of Nocedal (1980), with the preconditioner scaled as the last step suggests."""
     left = gradient.copy()
     weights = []
-    for moved, change in reversed(memory):
-        weight = float(np.vdot(moved, left)) / float(np.vdot(moved, change))
-        left -= weight * change
-        weights.append(weight)
-    found = precondition(left)
-    for (moved, change), weight in zip(memory, reversed(weights), strict=True):
-        back = float(np.vdot(change, found)) / float(np.vdot(moved, change))
-        found = found + (weight - back) * moved
+    for step in reversed(memory):
+        weights.append(float(np.vdot(step.moved, left)) / step.curvature)
+        left -= weights[-1] * step.change
+    found = precondition(left) * (memory[-1].scale if memory else 1.0)
+    for step, weight in zip(memory, reversed(weights), strict=True):
+        back = float(np.vdot(step.change, found)) / step.curvature
+        found += (weight - back) * step.moved
     return found

@@ -21,12 +21,20 @@ from pipelines.probes.lbfgs import Asking, Descent, Doubles, descend
 from pipelines.probes.targets import Codes
 
 ITERATIONS: Final = 500
+COMPARING: Final = 1e-4
+"""Largest entry of the gradient of the mean loss where strengths are compared: the default of scikit-learn."""
+FITTING: Final = 1e-6
+"""The same where a probe is fitted that is reported."""
+SINGLE: Final = 1e-5
+"""No smaller one is asked for in single precision."""
 
 Fits = list[list[Linear]]
 """[targets][strengths]"""
 
 
-def fit_means(training: Training, targets: Sequence[Codes], classes: int, strengths: Sequence[float]) -> Fits:
+def fit_means(
+    training: Training, targets: Sequence[Codes], classes: int, strengths: Sequence[float], _tolerance: float = FITTING
+) -> Fits:
     """Class means, whatever the strengths."""
     found = []
     for codes in targets:
@@ -40,7 +48,9 @@ def fit_means(training: Training, targets: Sequence[Codes], classes: int, streng
     return found
 
 
-def fit_ridge(training: Training, targets: Sequence[Codes], classes: int, strengths: Sequence[float]) -> Fits:
+def fit_ridge(
+    training: Training, targets: Sequence[Codes], classes: int, strengths: Sequence[float], _tolerance: float = FITTING
+) -> Fits:
     """Solve ridge regressions in closed form: over features, or over rows where there are fewer rows."""
     hot = np.concatenate([_one_hot(codes, classes, training.x) for codes in targets], axis=1).astype(np.float64)
     signs = 2 * hot - 1
@@ -75,9 +85,11 @@ def _dual(training: Training, y: Doubles, strengths: Sequence[float]) -> list[Do
     return [back @ (inside / (np.maximum(values, 0) + alpha)[:, None]) for alpha in strengths]
 
 
-def fit_logistic(training: Training, targets: Sequence[Codes], classes: int, strengths: Sequence[float]) -> Fits:
+def fit_logistic(
+    training: Training, targets: Sequence[Codes], classes: int, strengths: Sequence[float], tolerance: float = FITTING
+) -> Fits:
     """Fit all targets and strengths together: each pass over the rows serves all that have not converged."""
-    problems = [_Softmax(training, codes, classes, c) for codes in targets for c in strengths]
+    problems = [_Softmax(training, codes, classes, c, tolerance) for codes in targets for c in strengths]
     ends = _drive(training, problems)
     models = [problem.linear(end) for problem, end in zip(problems, ends, strict=True)]
     return [models[i : i + len(strengths)] for i in range(0, len(models), len(strengths))]
@@ -86,7 +98,7 @@ def fit_logistic(training: Training, targets: Sequence[Codes], classes: int, str
 class _Softmax:
     """One logistic regression over the classes that its training rows have; parameters [width + 1, present]."""
 
-    def __init__(self, training: Training, codes: Codes, classes: int, c: float) -> None:
+    def __init__(self, training: Training, codes: Codes, classes: int, c: float, tolerance: float) -> None:
         self._training, self._classes = training, classes
         self.present, self._codes = np.unique(codes, return_inverse=True)
         n, k = len(codes), len(self.present)
@@ -97,10 +109,11 @@ class _Softmax:
         shares = np.bincount(self._codes, minlength=k) / n
         start = np.zeros((training.x.shape[1] + 1, k))
         start[-1] = np.log(shares)
+        bend = np.maximum(shares * (1 - shares), 1e-3)
         self.asking: Asking = descend(
             start,
-            partial(_precondition, training.design.basis, self._penalty),
-            tolerance=1e-6 if exact else 1e-5,
+            partial(_precondition, training.design.basis, self._penalty, bend),
+            tolerance=tolerance if exact else max(tolerance, SINGLE),
             noise=1e-15 if exact else 1e-7,
             iterations=ITERATIONS,
         )
@@ -131,12 +144,15 @@ class _Softmax:
         return _linear(self._training, weights, bias, converged=end.converged)
 
 
-def _precondition(basis: Basis, penalty: float, gradient: Doubles) -> Doubles:
-    """Divide by Böhning's bound of the Hessian (1992), half the covariance of the rows, along its own axes."""
-    out = gradient / 0.5
+def _precondition(basis: Basis, penalty: float, bend: Doubles, gradient: Doubles) -> Doubles:
+    """Divide by the diagonal blocks that the Hessian has where all weights are zero, along the axes of the rows.
+
+    `bend` [present] is p * (1 - p) of each class.
+    """
+    out = gradient / bend
     axes = basis.directions
     inside = axes.T @ gradient[:-1].astype(axes.dtype)
-    bent = axes @ (inside / (0.5 * basis.curvatures + penalty)[:, None].astype(axes.dtype))
+    bent = axes @ (inside / (np.outer(basis.curvatures, bend) + penalty).astype(axes.dtype))
     # off the axes there are no rows: only the penalty curves there
     off = 0.0 if axes.shape[0] == axes.shape[1] else (gradient[:-1] - axes @ inside) / penalty
     out[:-1] = bent + off
@@ -192,5 +208,5 @@ def _linear(training: Training, weights: Doubles, bias: Doubles, *, converged: b
     return Linear(scaled, bias - training.mean @ scaled, converged)
 
 
-Fit = Callable[[Training, Sequence[Codes], int, Sequence[float]], Fits]
+Fit = Callable[[Training, Sequence[Codes], int, Sequence[float], float], Fits]
 FITS: Final[dict[str, Fit]] = {"logistic": fit_logistic, "ridge": fit_ridge, "mean_difference": fit_means}
