@@ -176,6 +176,17 @@ def _decides(fine: Column, coarse: Column) -> bool:
     return pairs == len(np.unique(codes_a[use])) > 0
 
 
+TRACE_LIMITS: Final[tuple[Prose, ...]] = (
+    (
+        "One state is put back at a time: what is stored twice shows at both places, what is spread over several "
+        "states shows at none, and what was read before the patched layer cannot come back. A cell without effect "
+        "is no proof of absence.",
+    ),
+    (
+        "A corrupt prompt with one clean state is an evaluation that no text produces, and everything is relative "
+        "to it.",
+    ),
+)
 Holds = Literal["probes", "trace", "comparison"]
 """What a page may hold beside what every page does."""
 
@@ -208,6 +219,8 @@ def _absent(facts: Facts, holds: frozenset[Holds]) -> Iterator[Prose]:
             "A probe shows what can be read off a state, not what the model reads. That needs an intervention: see ",
             Code("ember pipeline causal-trace"), ".",
         )  # fmt: skip
+    if "trace" in holds:
+        yield from TRACE_LIMITS
     acted = facts.manifest.origin.hooks or {}
     if not (acted.get("interventions") or acted.get("experiments")) and not holds:
         yield ("Nothing was changed in the model: what is seen together here is not shown to be cause and effect.",)

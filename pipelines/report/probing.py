@@ -46,6 +46,8 @@ SHARED: Final = ("majority_accuracy", "characters_accuracy", "tokens_accuracy")
 """Controls that are the same for all layers."""
 TEXT: Final = ("characters_accuracy", "tokens_accuracy")
 """Controls that see only the prompt's text."""
+NAMED: Final = 4
+"""Curves that the summary names."""
 CURVES: Final = 4
 """Captures in one figure."""
 MOST_FIGURES: Final = 24
@@ -117,8 +119,22 @@ def _summary(probed: Probed) -> Iterator[Prose]:
     for rows in strands(probed):
         by_label.setdefault(rows[0]["label"], {}).setdefault(rows[0]["split"], []).append(rows)
     for splits in by_label.values():
-        best = [max(strands, key=_peak) for strands in splits.values()]
+        best = [max(told, key=_peak) for told in splits.values()]
         yield ("Probe of ", *_verdict(min(best, key=_peak))[0])
+    yield _tally(list(strands(probed)))
+
+
+def _tally(found: Sequence[Sequence[Row]]) -> Prose:
+    """How many curves rise above all controls, among how many that were looked at, and which."""
+    above = [rows[0] for rows in found if any(row["above_controls"] for row in rows)]
+    named: list[Part] = []
+    for row in above[:NAMED]:
+        named += [", " if named else ": ", Code(f"{row['label']}, {row['split']}"), " from ", Quoted(row["capture"])]
+    more = f" and {len(above) - NAMED} more" if len(above) > NAMED else ""
+    return (
+        f"Of {count(len(found), 'curve')} (label, split, capture) {len(above) or 'none'} "
+        f"{'is' if len(above) < 2 else 'are'} above all controls at some layer", *named, f"{more}.",
+    )  # fmt: skip
 
 
 def _peak(rows: Sequence[Row]) -> float:

@@ -88,7 +88,7 @@ def traced(trace: Trace) -> Chapter:
         blocks += [_figure(site, panels, right_to_left=right_to_left) for site in dict.fromkeys(p.site for p in panels)]
         blocks.append(_table(panels))
     control = _control(trace)
-    blocks.append(Paragraph(_control_told(control)))
+    blocks += [Paragraph(_control_told(control)), _second_run(trace)]
     record = {
         "control": control,
         "pairs": pairs,
@@ -131,6 +131,20 @@ def _control_told(found: dict[str, Any]) -> Prose:
         ": with the inputs of all layers put back at all tokens the corrupt prompt must give what the clean one "
         f"gives. It does so exactly for {found['exact']} of {count(found['pairs'], 'pair')}; the largest difference "
         f"is {found['max_difference']:.2g} nats.",
+    )  # fmt: skip
+
+
+def _second_run(trace: Trace) -> Paragraph:
+    manifest = trace.patched.manifest
+    failed = len(manifest.failed_samples)
+    lost = f" {failed} of them failed and have no effect here." if failed else ""
+    return Paragraph(
+        (
+            "Provenance above is that of the run of clean and corrupt prompts as they are; the states were put back "
+            "in a "
+            f"second run of {count(manifest.samples, 'prompt')}, semantic hash ", Code(manifest.semantic_hash),
+            f".{lost}",
+        )
     )  # fmt: skip
 
 

@@ -86,7 +86,8 @@ def test_verdicts_and_numbers_are_those_of_the_results(run: Path) -> None:
     # The summary tells the split in which the best state does worst.
     summary = found.html[found.html.index('<section id="summary"') : found.html.index('<section id="provenance"')]
     assert "not above its controls anywhere" in summary
-    assert "root-heldout" not in summary
+    assert "above all controls from layer 2 on" not in summary
+    assert "Of 2 curves (label, split, capture) 1 is above all controls at some layer" in summary
 
 
 def test_refusals_limits_and_warnings_are_told(run: Path) -> None:
