@@ -5,6 +5,7 @@ uniformly. A label that is easy to read takes few bits early on.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -25,32 +26,46 @@ def blocks(rows: int, classes: int) -> list[int]:
     return sorted({least, *(end for share in SHARES if (end := round(share * rows)) > least), rows})
 
 
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How rows are sent."""
+
+    order: Rows
+    """All rows, in the order of sending."""
+    groups: Codes
+    """[rows] what is sent as a whole, one after the other."""
+
+
 def code_lengths(
-    design: Design, rows: Codes, targets: Sequence[Codes], classes: int, order: Rows, strengths: Sequence[float]
+    design: Design, rows: Codes, targets: Sequence[Codes], classes: int, sending: Sending, strengths: Sequence[float]
 ) -> list[float]:
-    """Bits for each target when rows are sent in `order`.
+    """Bits for each target.
 
     All strengths are kept up. A block is coded with the one that would have been best on the blocks before it, which
     the receiver knows too.
     """
+    order = sending.order
     ends = blocks(len(order), classes)
     bits = [ends[0] * float(np.log2(classes)) for _ in targets]
     past = np.zeros((len(targets), len(strengths)))
     for start, end in pairwise(ends):
         known, sent = order[:start], order[start:end]
         fits = fit_logistic(design.training(rows[known]), [codes[known] for codes in targets], classes, strengths)
-        x = design.x[rows[sent]]
+        x, seen = design.x[rows[sent]], len(np.unique(sending.groups[known]))
         for t, (codes, models) in enumerate(zip(targets, fits, strict=True)):
-            block = np.array([_bits(told, codes[sent], start) for told in scores(x, models)])
+            block = np.array([_bits(told, codes[sent], seen) for told in scores(x, models)])
             bits[t] += float(block[past[t].argmin()])
             past[t] += block
     return bits
 
 
-def _bits(told: Doubles, codes: Codes, known: int) -> float:
-    """Code length of a block; a little of the uniform code is mixed in, since some class may not have occurred yet."""
+def _bits(told: Doubles, codes: Codes, seen: int) -> float:
+    """Code length of a block, with a share of 1 / (seen + 1) of the uniform code mixed in.
+
+    A class may not have occurred yet, and after few groups a probe must not be trusted blindly with the next one.
+    """
     told = told - told.max(axis=1, keepdims=True)
     shares = np.exp(told)
     shares /= shares.sum(axis=1, keepdims=True)
-    mixed = (known * shares[np.arange(len(codes)), codes] + 1 / shares.shape[1]) / (known + 1)
+    mixed = (seen * shares[np.arange(len(codes)), codes] + 1 / shares.shape[1]) / (seen + 1)
     return float(-np.log2(mixed).sum())

@@ -21,7 +21,7 @@ from pipelines.errors import RunError
 from pipelines.probes.config import StrengthsConfig
 from pipelines.probes.design import Design, Matrix
 from pipelines.probes.fitting import Task, cross_validate, refit
-from pipelines.probes.mdl import code_lengths
+from pipelines.probes.mdl import Sending, code_lengths
 from pipelines.probes.problems import Problem, Stimuli
 from pipelines.probes.splits import Folds
 from pipelines.probes.targets import Codes
@@ -93,9 +93,10 @@ def write_problems(folder: Path, problems: Sequence[Problem], stimuli: Stimuli) 
             f"{i}.control": one.task.control,
             f"{i}.assigned": one.task.folds.assigned,
         }
-        for name, values in (("order", one.order), ("within", one.task.folds.within)):
-            if values is not None:
-                arrays[f"{i}.{name}"] = values
+        if one.task.folds.within is not None:
+            arrays[f"{i}.within"] = one.task.folds.within
+        if one.order is not None:
+            arrays |= {f"{i}.order": one.order, f"{i}.groups": one.groups[0]}
         first = all(earlier.label != one.label for earlier in problems[:i])
         told.append({"classes": one.task.classes, "folds": one.task.folds.count, "keep": first})
     arrays["told"] = np.frombuffer(json.dumps(told).encode(), np.uint8)
@@ -105,7 +106,7 @@ def write_problems(folder: Path, problems: Sequence[Problem], stimuli: Stimuli) 
 @dataclass(frozen=True, slots=True)
 class _Given:
     task: Task
-    order: Codes | None
+    sending: Sending | None
     keep: bool
     """Whether weights are kept: once for each label."""
 
@@ -116,7 +117,9 @@ def _read_problems(folder: Path) -> tuple[Codes, list[_Given]]:
     for i, one in enumerate(json.loads(arrays["told"].tobytes())):
         rows, codes, control, assigned = (arrays[f"{i}.{name}"] for name in ("rows", "codes", "control", "assigned"))
         task = Task(rows, codes, control, one["classes"], Folds(assigned, one["folds"], arrays.get(f"{i}.within")))
-        given.append(_Given(task, arrays.get(f"{i}.order"), one["keep"]))
+        sent = f"{i}.order" in arrays
+        sending = Sending(arrays[f"{i}.order"], arrays[f"{i}.groups"]) if sent else None
+        given.append(_Given(task, sending, one["keep"]))
     return arrays["samples"], given
 
 
@@ -171,9 +174,9 @@ def _probe(design: Design, given: _Given, task: ProbeTask) -> Arrays:
             weights, bias = model.in_units_of(design)
             kept: Arrays = {"weights": weights.T.astype(np.float32), "bias": bias, "strength": np.array([strength])}
             out |= {f"{probe}.{name}": values for name, values in kept.items()}
-    if given.order is not None:
+    if given.sending is not None:
         targets = [given.task.codes, given.task.control]
-        found = code_lengths(design, given.task.rows, targets, given.task.classes, given.order, strengths["logistic"])
+        found = code_lengths(design, given.task.rows, targets, given.task.classes, given.sending, strengths["logistic"])
         out["bits"] = np.array(found)
     return out
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pipelines.probes.design import Design
 from pipelines.probes.fitting import Task, cross_validate, refit
-from pipelines.probes.mdl import blocks, code_lengths
+from pipelines.probes.mdl import Sending, blocks, code_lengths
 from pipelines.probes.metrics import count
 from pipelines.probes.solvers import fit_logistic
 from pipelines.probes.splits import Grouping, make_folds
@@ -154,7 +154,8 @@ def test_a_class_that_is_not_in_the_training_rows_is_never_told() -> None:
 def test_code_length_is_that_of_probes_trained_block_by_block() -> None:
     x, y = data(300, 20, 3)
     order = np.random.default_rng(5).permutation(300)
-    [found] = code_lengths(Design(x), np.arange(300), [y], 3, order, [0.1])
+    groups = np.arange(300) // 3
+    [found] = code_lengths(Design(x), np.arange(300), [y], 3, Sending(order, groups), [0.1])
     ends = blocks(300, 3)
     assert ends[0] == 8
     assert ends[-1] == 300
@@ -165,7 +166,8 @@ def test_code_length_is_that_of_probes_trained_block_by_block() -> None:
         model.fit(x[known].astype(np.float64), y[known])
         assert list(model.classes_) == [0, 1, 2]
         shares = model.predict_proba(x[sent].astype(np.float64))
-        mixed = (start * shares + 1 / 3) / (start + 1)
+        seen = len(set(groups[known]))
+        mixed = (seen * shares + 1 / 3) / (seen + 1)
         bits += log_loss(y[sent], mixed, labels=[0, 1, 2], normalize=False) / np.log(2)
     assert found == pytest.approx(bits, rel=1e-4)
     assert found < 300 * np.log2(3)
