@@ -85,8 +85,7 @@ def _trust(facts: Facts) -> Iterator[Prose]:
 
 
 def _acting(facts: Facts) -> Iterator[Prose]:
-    hooks = facts.manifest.origin.hooks or {}
-    if hooks.get("interventions") or any(one.get("mutates", True) for one in hooks.get("experiments", [])):
+    if facts.changed:
         yield ("The model was changed while it ran: answers and states are not the model’s own.",)
 
 
@@ -221,8 +220,7 @@ def _absent(facts: Facts, holds: frozenset[Holds]) -> Iterator[Prose]:
         )  # fmt: skip
     if "trace" in holds:
         yield from TRACE_LIMITS
-    acted = facts.manifest.origin.hooks or {}
-    if not (acted.get("interventions") or acted.get("experiments")) and not holds:
+    if not facts.changed and not holds:
         yield ("Nothing was changed in the model: what is seen together here is not shown to be cause and effect.",)
     if (
         facts.manifest.origin.generation

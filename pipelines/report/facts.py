@@ -62,6 +62,12 @@ class Facts:
         return self.run.manifest
 
     @property
+    def changed(self) -> bool:
+        """Whether something may have changed the model's states while it ran."""
+        hooks = self.manifest.origin.hooks or {}
+        return bool(hooks.get("interventions")) or any(one.get("mutates", True) for one in hooks.get("experiments", []))
+
+    @property
     def judged(self) -> NDArray[np.bool_]:
         """[stimuli] whether something was generated and compared with an expected text."""
         if not self.answers:

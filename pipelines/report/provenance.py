@@ -1,6 +1,7 @@
 """What was run, on what, and how: in sentences, then hash by hash."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -63,7 +64,8 @@ def provenance(facts: Facts) -> Chapter:
         Paragraph(_validation(manifest)),
         Paragraph(_answers(manifest)),
         *_captures(manifest),
-        *_acting(manifest),
+        *_acting(facts),
+        *_findings(facts),
         _hashes(manifest),
     ]
     return Chapter(Section("provenance", "What was run", tuple(blocks)), (_summary(facts),), _record(manifest))
@@ -76,7 +78,7 @@ def _summary(facts: Facts) -> Prose:
         *(["hidden states"] if origin.captures else []),
     ]  # fmt: skip
     kept = f", and kept {listed(done)}" if done else ""
-    changed = " The model was changed while it ran." if origin.hooks else ""
+    changed = " The model was changed while it ran." if facts.changed else ""
     return (
         "The run ", Quoted(origin.name), f" gave {count(facts.manifest.samples, 'prompt')} to ",
         Quoted(str(origin.model.get("name") or "a model without a name")), f"{kept}.{changed}",
@@ -245,16 +247,28 @@ def plain_where(one: CaptureRecord) -> dict[str, list[str]]:
     return {name: list(values) for name, values in one.where.items()}
 
 
-def _acting(manifest: Manifest) -> Iterator[Block]:
-    hooks = manifest.origin.hooks or {}
-    interventions, experiments = hooks.get("interventions", []), hooks.get("experiments", [])
-    if not interventions and not experiments:
+def _acting(facts: Facts) -> Iterator[Block]:
+    hooks = facts.manifest.origin.hooks or {}
+    found = [*hooks.get("interventions", []), *hooks.get("experiments", [])]
+    if facts.changed:
+        yield Paragraph(("What acted on the model while it ran. Answers and states are those of the changed model.",))
+    elif found:
+        yield Paragraph(
+            ("Experiments looked on while the model ran and changed nothing: answers and states are its own.",)
+        )
+    else:
         yield Paragraph(("Nothing acted on the model while it ran: answers and states are its own.",))
-        return
-    yield Paragraph(
-        ("What acted on the model while it ran. ", "Answers and states below are those of the changed model.")
-    )
-    yield Points(tuple(_acted(one) for one in [*interventions, *experiments]))
+    if found:
+        yield Points(tuple(_acted(one) for one in found))
+
+
+def _findings(facts: Facts) -> Iterator[Block]:
+    counts = Counter(finding.experiment for finding in facts.run.findings)
+    if counts:
+        told: list[Any] = []
+        for name, n in sorted(counts.items()):
+            told += [", " if told else "", Code(name), f" ({count(n, 'prompt')})"]
+        yield Paragraph(("What experiments found stands in the run under ", Code("experiments/"), ": ", *told, "."))
 
 
 def _acted(one: dict[str, Any]) -> Prose:

@@ -247,3 +247,12 @@ def test_the_command_for_machines(small: Path, tmp_path: Path) -> None:
 def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["report", str(tmp_path)])
     assert isinstance(done.exception, EmberError)
+
+
+def test_findings_of_experiments_are_counted(run_small: Runs, tmp_path: Path) -> None:
+    found = make_report(run_small(tmp_path / "run", hooks={"experiment": [{"use": "activation_stats"}]}, score=None))
+    assert "What experiments found stands in the run under" in found.html
+    assert "(21 prompts)" in found.html
+    assert "looked on while the model ran and changed nothing" in found.html
+    assert "The model was changed" not in found.html
+    assert not any("The model was changed" in one for one in found.record["warnings"]["warnings"])
