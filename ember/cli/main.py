@@ -31,7 +31,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "validate": ("ember.cli.validate:validate", "Compare every site of every layer with a reference."),
 }
 PLUGIN_HELP: Final = {
-    "pipeline": "Run stimulus sets through a model: run, plan, status, verify, schema.",
+    "pipeline": "Run stimulus sets through a model: run, plan, verify, compare, causal-trace, …",
     "probe": "Ask at which layers labels can be read from hidden states, next to controls.",
     "report": "Write a finished run up as one HTML page that needs nothing else.",
 }
