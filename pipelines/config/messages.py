@@ -15,6 +15,7 @@ WANTED: Final = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
     "dict_type": "a mapping (key: value)",
     "tuple_type": "a list",

@@ -9,7 +9,7 @@ from pipelines.config import identity, resolved
     ("line", "told"),
     [
         ("generate: {max_tokens: 2, temperature: -0.5}", "generate.temperature: found -0.5, expected at least 0"),
-        ("generate: {max_tokens: 2, temperature: .nan}", "generate.temperature"),
+        ("generate: {max_tokens: 2, temperature: .nan}", "generate.temperature: found .nan, expected a finite number"),
         ("generate: {max_tokens: 2, temperature: 1, top_p: 1.5}", "generate.top_p: found 1.5, expected at most 1"),
         ("generate: {max_tokens: 2, temperature: 1, top_k: -1}", "generate.top_k: found -1, expected at least 0"),
         ("generate: {max_tokens: 2, temperature: 1, seed: -1}", "generate.seed: found -1, expected at least 0"),
