@@ -151,7 +151,7 @@ class Model:
         a value is not finite, InputError for what cannot be served.
         """
         ids = self._ids(None if prompt is None else [prompt], None if tokens is None else [tokens])
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int | np.integer) or max_tokens < 1:
             raise InputError(f"max_tokens {max_tokens!r}: expected an integer of at least 1")
         self._check_context(ids, max_tokens)
         sampling = sampling_of(temperature, top_k, top_p, seed, [""])
@@ -208,7 +208,7 @@ class Model:
         Bits and kernels are those of the same run without a trace. Raises as `generate` does.
         """
         ids = self._ids(None if prompt is None else [prompt], None if tokens is None else [tokens])
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int | np.integer) or max_tokens < 0:
             raise InputError(f"max_tokens {max_tokens!r}: expected an integer of at least 0")
         self._check_context(ids, max_tokens)
         events: list[Event] = []

@@ -297,3 +297,4 @@ def test_counts_of_tokens_are_integers(model, count) -> None:
     for verb in (model.generate, model.trace):
         with pytest.raises(InputError, match=r"max_tokens .*: expected an integer of at least"):
             verb(tokens=[1, 2], max_tokens=count)
+    assert model.generate(tokens=[1, 2], max_tokens=np.int64(2), stop_at_eos=False).stopped == "length"
