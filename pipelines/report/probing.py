@@ -24,6 +24,7 @@ from pipelines.report.blocks import (
     Strong,
     Table,
     count,
+    listed,
     percent,
 )
 from pipelines.report.facts import Row
@@ -108,8 +109,9 @@ def _told(best: Row, above: Sequence[int], selective: Sequence[int], layers: Seq
         return f"above all controls{layers_said(above, layers)}"
     if not selective:
         return "not above its controls anywhere"
-    by_text = max((best[name] for name in TEXT if math.isfinite(best[name])), default=-math.inf)
-    doubt = "the text alone gives as much" if by_text >= best["accuracy"] else "not surely above all controls"
+    rivals = {"the text alone": max(best[name] for name in TEXT), "an untrained model": best[UNTRAINED]}
+    equal = [name for name, value in rivals.items() if value >= best["accuracy"]]
+    doubt = f"{listed(equal)} give{'s' * (len(equal) == 1)} as much" if equal else "not surely above all controls"
     return f"above random labels and majority{layers_said(selective, layers)}; {doubt}"
 
 

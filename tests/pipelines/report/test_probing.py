@@ -204,3 +204,11 @@ def test_an_untrained_copy_is_one_more_control(run: Path) -> None:
     assert "untrained model" in found.html
     assert not any("No untrained model" in one for one in found.record["limits"]["limits"])
     assert best_control(row("x", "random", 0, 0.5, untrained_accuracy=0.45)) == ("untrained model", 0.45)
+
+
+def test_what_gives_as_much_is_named(run: Path) -> None:
+    told = {"characters_accuracy": 0.95, "untrained_accuracy": 0.9, "above_controls": False}
+    plant(run, [row("root", "random", 3, 0.9, **told)])
+    assert "the text alone and an untrained model give as much" in make_report(run).html
+    plant(run, [row("root", "random", 3, 0.93, **told | {"characters_accuracy": 0.3})])
+    assert "not surely above all controls" in make_report(run).html
