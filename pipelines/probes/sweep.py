@@ -7,63 +7,45 @@
              .ember/           lock, and results of matrices that are done, until the sweep is
 """
 
-import json
-import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 from ember import __version__
 from ember.errors import EmberError
 from ember.resources import find_resources
 from pipelines import placing
-from pipelines.canonical import canonical_json, sha256_of
+from pipelines.canonical import canonical_json
 from pipelines.cluster import connect, local_cluster, worker_total
 from pipelines.crew import worker_count
-from pipelines.errors import ConfigError, IdentityError, RunError
+from pipelines.errors import IdentityError, RunError
 from pipelines.lock import locked
 from pipelines.probes.config import ProbeConfig, open_plan, split_name
-from pipelines.probes.problems import (
-    Problem,
-    Refusal,
-    Stimuli,
-    check_size,
-    choose_captures,
-    make_problems,
-    read_stimuli,
-)
-from pipelines.probes.results import Result, make_results
+from pipelines.probes.record import MANIFEST, damaged, make_manifest, read_manifest
+from pipelines.probes.results import make_results
 from pipelines.probes.results_table import classes_parquet, results_parquet
+from pipelines.probes.settle import Sweep, settle
 from pipelines.probes.summary import ProbeSummary
 from pipelines.probes.tasks import (
-    BASELINES,
     Arrays,
     ProbeTask,
     Source,
     finished,
-    make_task,
     read_arrays,
     run_task,
     write_problems,
 )
 from pipelines.probes.weights import make_directions
-from pipelines.reading import Run, load
 from pipelines.state import STATE_DIR
 
-VERSION: Final = 1
-"""Goes up when the same plan gives other numbers."""
-MANIFEST: Final = "manifest.json"
 RESULTS: Final = "results.parquet"
 CLASSES: Final = "classes.parquet"
 WEIGHTS: Final = "weights"
 OWN: Final = (RESULTS, CLASSES, WEIGHTS, MANIFEST, STATE_DIR)
-FOLDER: Final = "probes"
 
 Say = Callable[[str], None]
 
@@ -75,54 +57,6 @@ class Workers:
     workers: int | None = None
     scheduler: str | None = None
     cluster: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Sweep:
-    """Everything that is settled before the first fit."""
-
-    config: ProbeConfig
-    run: Run
-    untrained: Run | None
-    out: Path
-    stimuli: Stimuli
-    problems: list[Problem]
-    refusals: list[Refusal]
-    sources: list[Source]
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        """What decides the numbers, as plain data."""
-        told = self.config.model_dump(
-            mode="json", by_alias=True, exclude={"name", "runs", "run", "output", "untrained"}
-        )
-        hashes = {"semantic_hash": self.run.manifest.semantic_hash, "version": VERSION}
-        if self.untrained is not None:
-            hashes["untrained_semantic_hash"] = self.untrained.manifest.semantic_hash
-        return told | hashes
-
-    @property
-    def plan_sha256(self) -> str:
-        """The hash that stands for the plan and the run."""
-        return sha256_of(self.plan)
-
-    @property
-    def folder(self) -> Path:
-        """Where tasks put their results."""
-        return self.out / STATE_DIR / self.plan_sha256[:16]
-
-    def _home(self, source: Source) -> Path:
-        other = source.features == "untrained" and self.untrained is not None
-        return self.untrained.directory if other and self.untrained else self.run.directory
-
-    @property
-    def tasks(self) -> list[ProbeTask]:
-        """One task for each matrix."""
-        config = self.config
-        return [
-            make_task(self._home(source), self.folder, source, config.probes, config.strengths)
-            for source in self.sources
-        ]
 
 
 def probe(
@@ -149,7 +83,7 @@ def _silent(_line: str) -> None:
 
 
 def _probe_run(config: ProbeConfig, directory: Path, crew: Workers, say: Say) -> ProbeSummary:
-    sweep = _settle(config, directory)
+    sweep = settle(config, directory)
     standing = _standing(sweep)
     if standing is not None:
         return ProbeSummary(sweep.out, standing, computed=False)
@@ -165,57 +99,7 @@ def _probe_run(config: ProbeConfig, directory: Path, crew: Workers, say: Say) ->
     return ProbeSummary(sweep.out, manifest, computed=True)
 
 
-def _settle(config: ProbeConfig, directory: Path) -> _Sweep:
-    run = load(directory, verify=True, partial=config.partial)
-    captures = choose_captures(config, run)
-    stimuli = read_stimuli(config, run, [capture for capture, _ in captures])
-    for capture, _ in captures:
-        check_size(capture.width, len(stimuli.samples))
-    problems, refusals = make_problems(config, stimuli)
-    states = [
-        Source("states", capture.name, capture.site, layer, capture.position, capture.width)
-        for capture, layers in captures
-        for layer in layers
-    ]
-    untrained = _open_untrained(config, run)
-    peers = [replace(source, features="untrained") for source in states] if untrained else []
-    sources = [*(Source(name) for name in BASELINES), *states, *peers]
-    return _Sweep(config, run, untrained, _out(config, directory), stimuli, problems, refusals, sources)
-
-
-def _open_untrained(config: ProbeConfig, run: Run) -> Run | None:
-    """Open the run of the untrained copy; raises ConfigError unless it is of the same stimuli, tokens and captures."""
-    if config.untrained is None:
-        return None
-    other = load(config.untrained, verify=True)
-    mine, theirs = run.manifest, other.manifest
-    different = [
-        what
-        for what, same in (
-            ("stimuli", mine.inputs.stimuli_sha256 == theirs.inputs.stimuli_sha256),
-            ("order of stimuli", mine.inputs.sample_order_sha256 == theirs.inputs.sample_order_sha256),
-            ("tokenizer", mine.inputs.tokenizer_sha256 == theirs.inputs.tokenizer_sha256),
-            ("captures", mine.origin.captures == theirs.origin.captures),
-        )
-        if not same
-    ]
-    if different:
-        raise ConfigError(
-            f"untrained: {other.directory} has other {', '.join(different)} than {run.directory}; run the same config "
-            "on the copy that `ember untrained` writes"
-        )
-    if mine.inputs.model_sha256 == theirs.inputs.model_sha256:
-        raise ConfigError(f"untrained: {other.directory} is a run of the same model; expected its untrained copy")
-    return other
-
-
-def _out(config: ProbeConfig, directory: Path) -> Path:
-    if config.output is None:
-        return directory / FOLDER
-    return config.output.path / directory.resolve().name if len(config.runs) > 1 else config.output.path
-
-
-def _standing(sweep: _Sweep) -> dict[str, Any] | None:
+def _standing(sweep: Sweep) -> dict[str, Any] | None:
     """The manifest of this very sweep if it is finished; raises IdentityError if the folder holds anything else."""
     out = sweep.out
     if out.exists() and not out.is_dir():
@@ -234,28 +118,7 @@ def _standing(sweep: _Sweep) -> dict[str, Any] | None:
     return manifest if not damaged(out, manifest) else None
 
 
-def read_manifest(out: Path) -> dict[str, Any]:
-    """Read the manifest of a finished sweep; raises RunError for one that is none."""
-    path = out / MANIFEST
-    try:
-        found = json.loads(path.read_bytes())
-        assert isinstance(found["files"], list), "a manifest lists files"
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        raise RunError(f"{path} is no manifest of a sweep ({error}); remove the folder and probe again") from error
-    manifest: dict[str, Any] = found
-    return manifest
-
-
-def damaged(out: Path, manifest: dict[str, Any]) -> list[str]:
-    """Files of a sweep that are absent or not as its manifest says."""
-    return [
-        one["path"]
-        for one in manifest["files"]
-        if not (out / one["path"]).is_file() or placing.sha256_file(out / one["path"]) != one["sha256"]
-    ]
-
-
-def _compute(sweep: _Sweep, tasks: Sequence[ProbeTask], crew: Workers, say: Say) -> None:
+def _compute(sweep: Sweep, tasks: Sequence[ProbeTask], crew: Workers, say: Say) -> None:
     scheduler = crew.scheduler or sweep.config.run.scheduler
     if not tasks:
         return
@@ -290,7 +153,7 @@ def _await(task: ProbeTask, future: Any) -> None:
         ) from error
 
 
-def _worker_count(sweep: _Sweep, crew: Workers, tasks: int) -> int:
+def _worker_count(sweep: Sweep, crew: Workers, tasks: int) -> int:
     asked = crew.workers
     if asked is None and sweep.config.run.workers != "auto":
         asked = int(sweep.config.run.workers)
@@ -305,7 +168,7 @@ def memory_need(rows: int, width: int) -> int:
     return 12 * rows * width + 48 * side * side + (300 << 20)
 
 
-def _conclude(sweep: _Sweep) -> dict[str, Any]:
+def _conclude(sweep: Sweep) -> dict[str, Any]:
     found: dict[Source, Arrays] = {task.source: read_arrays(task.result) for task in sweep.tasks}
     results = [
         result
@@ -326,86 +189,9 @@ def _conclude(sweep: _Sweep) -> dict[str, Any]:
     }
     shutil.rmtree(sweep.out / WEIGHTS, ignore_errors=True)
     records = [_put(sweep.out, name, data) for name, data in files.items()]
-    manifest = _manifest(sweep, results, records, [one.record for one in directions])
+    manifest = make_manifest(sweep, results, records, [one.record for one in directions])
     _put(sweep.out, MANIFEST, (canonical_json(manifest, indent=1) + "\n").encode())
     return manifest
-
-
-def _manifest(
-    sweep: _Sweep, results: Sequence[Result], files: Sequence[dict[str, Any]], weights: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
-    run = sweep.run.manifest
-    return {
-        "schema_version": "ember.probe-results/v1",
-        "name": sweep.config.name,
-        "plan": sweep.plan,
-        "plan_sha256": sweep.plan_sha256,
-        "run": {
-            "name": run.origin.name,
-            "semantic_hash": run.semantic_hash,
-            "input_hash": run.input_hash,
-            "samples": run.samples,
-            "failed_samples": len(run.failed_samples),
-        },
-        "stimuli": len(sweep.stimuli.samples),
-        "problems": [_told(one) for one in sweep.problems],
-        "refusals": [{"label": one.label, "split": one.split, "reason": one.reason} for one in sweep.refusals],
-        "highlights": _highlights(results),
-        "untrained_baseline": _untrained(sweep),
-        "versions": {"ember": __version__, "numpy": np.__version__, "probes": VERSION},
-        "files": list(files),
-        "weights": list(weights),
-    }
-
-
-def _untrained(sweep: _Sweep) -> str:
-    if sweep.untrained is None:
-        return "not measured: no run of an untrained copy was given"
-    manifest = sweep.untrained.manifest
-    marked = "ember.untrained.seed" in manifest.origin.model.get("unread_keys", ())
-    said = "a copy with shuffled weights" if marked else "a model that does not say that it is untrained"
-    return f"measured: {manifest.origin.name}, {said}, semantic hash {manifest.semantic_hash}"
-
-
-def _told(problem: Problem) -> dict[str, Any]:
-    return {
-        "label": problem.label,
-        "split": split_name(problem.split),
-        "rows": len(problem.task.rows),
-        "classes": list(problem.classes),
-        "test_sets": len(problem.task.folds.keys),
-        "revealed": problem.revealed,
-    }
-
-
-def _highlights(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """The best layer of each label, split, probe and capture."""
-    best: dict[tuple[str, ...], Result] = {}
-    for one in results:
-        key = (one.label, one.split, one.source.capture, one.source.site, one.probe)
-        if one.features == "states" and (key not in best or one.accuracy.value > best[key].accuracy.value):
-            best[key] = one
-    return [
-        {
-            "label": one.label,
-            "split": one.split,
-            "probe": one.probe,
-            "capture": one.source.capture,
-            "site": one.source.site,
-            "layer": one.source.layer,
-            "accuracy": [one.accuracy.value, one.accuracy.low, one.accuracy.high],
-            "controls": {
-                "random_labels": one.control_accuracy,
-                "majority": one.majority_accuracy,
-                "characters": one.characters_accuracy,
-                "tokens": one.tokens_accuracy,
-                **({} if math.isnan(one.untrained_accuracy) else {"untrained": one.untrained_accuracy}),
-            },
-            "margin": [one.margin.value, one.margin.low, one.margin.high],
-            "above_controls": one.above_controls,
-        }
-        for one in best.values()
-    ]
 
 
 def _put(out: Path, name: str, data: bytes) -> dict[str, Any]:
