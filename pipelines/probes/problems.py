@@ -197,6 +197,8 @@ def make_problems(config: ProbeConfig, stimuli: Stimuli) -> tuple[list[Problem],
     labels = config.labels or tuple(LabelConfig(label=name) for name in stimuli.labels)
     for one in labels:
         values = _field(stimuli.fields, one.label, "labels")
+        if unknown := sorted(set(one.exclude) - {value for value in values if value is not None}):
+            raise ConfigError(f"labels: exclude: found {unknown[0]!r}, which no stimulus has as {one.label}")
         for split in one.splits or config.splits or _splits_of(stimuli):
             try:
                 problems.append(_problem(config, stimuli, make_target(one.label, values, one.exclude), split))

@@ -6,6 +6,7 @@ standardised. Projected out of a state, the score of that class no longer depend
 
 import hashlib
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ def _of_probe(layers: Sequence[Source], problem: Problem, probe: str, arrays: Se
         values, intercepts = _direction(weights, bias, k)
         data = _npy(values.astype(np.float32))
         record = {
-            "path": f"weights/{first.capture}/{problem.label}-{probe}-{k:03d}.npy",
+            "path": f"weights/{first.capture}/{_file_name(problem.label)}-{probe}-{k:03d}.npy",
             "sha256": hashlib.sha256(data).hexdigest(),
             "label": problem.label,
             "class": name,
@@ -77,6 +78,11 @@ def _direction(weights: Doubles, bias: Doubles, k: int) -> tuple[Doubles, Double
     if weights.shape[1] == 2:
         return weights[:, 1] - weights[:, 0], bias[:, 1] - bias[:, 0]
     return weights[:, k] - weights.mean(axis=1), bias[:, k] - bias.mean(axis=1)
+
+
+def _file_name(label: str) -> str:
+    """A label as part of a file's name: what is no letter or digit of any script is written as its number."""
+    return re.sub(r"[^\w.-]", lambda found: f"%{ord(found[0]):02x}", label)
 
 
 def _npy(values: np.ndarray[Any, Any]) -> bytes:

@@ -316,6 +316,7 @@ def test_directions_are_vectors_for_interventions_that_blind_the_probe(run: Path
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
+        ({"labels": ({"label": "root", "exclude": ["r99"]},)}, "exclude: found 'r99', which no stimulus has as root"),
         ({"labels": ("rot",)}, "labels: found 'rot'; the run's stimuli have "),
         ({"captures": ("nope",)}, r"captures: found 'nope'; .* has 'last' \(after_layer, last\)"),
         ({"layers": [7]}, "layers: 7 of 'last' was not captured"),
@@ -449,3 +450,22 @@ def test_the_plan_that_is_shipped_is_one() -> None:
     assert config.runs[0].endswith("outputs/roots")
     assert config.labels is not None
     assert [one.label for one in config.labels] == ["pattern", "root", "root_class"]
+
+
+def test_values_that_are_excluded_are_no_classes_and_labels_of_any_spelling_have_files(tmp_path: Path) -> None:
+    words = [Word({"a/b ج": f"v{i % 3}"}, f"w{i}", (1, i)) for i in range(60)]
+    run = write_probe_run(
+        tmp_path / "run",
+        words,
+        lambda _c, layer, stimuli: np.random.default_rng(layer).standard_normal((len(stimuli), 4)).astype(np.float32),
+        width=4,
+    )
+    config = ProbeConfig(runs=(str(run),), probes=("mean_difference",), draws=100)
+    label = config.model_validate({"runs": config.runs, "labels": [{"label": "x", "exclude": ["v2"]}]}).labels
+    assert label is not None
+    config = config.model_copy(update={"labels": (label[0].model_copy(update={"label": "a/b ج"}),)})
+    probe(config, scheduler="serial")
+    told = manifest(run / "probes")
+    assert {(one["rows"], tuple(one["classes"])) for one in told["problems"]} == {(40, ("v0", "v1"))}
+    assert [one["path"] for one in told["weights"]] == ["weights/last/a%2fb%20ج-mean_difference-001.npy"]
+    assert (run / "probes" / told["weights"][0]["path"]).is_file()
