@@ -83,7 +83,7 @@ def _trace(directory: Path) -> Report:
 
 
 def _two(a: Path, b: Path) -> Report:
-    from pipelines.report.cautions import limits
+    from pipelines.report.cautions import cautions, limits
     from pipelines.report.comparing import answers, common_answers, differences, outputs, parted
     from pipelines.report.probe_results import read_probes
     from pipelines.report.probes_compared import probes_compared
@@ -97,6 +97,7 @@ def _two(a: Path, b: Path) -> Report:
         *(_renamed(provenance(side), letter) for side, letter in zip(facts, "AB", strict=True)),
         differences(found), answers(facts[0], common) if common else None, outputs(found),
         probes_compared(one, other) if one and other else None, parted(found),
+        *(_renamed(cautions(side), letter) for side, letter in zip(facts, "AB", strict=True)),
         limits(facts[0], frozenset({"comparison"})),
     ]  # fmt: skip
     names = [Quoted(one.manifest.origin.name) for one in facts]
@@ -108,7 +109,7 @@ def _renamed(chapter: Chapter, letter: str) -> Chapter:
     section = Section(
         f"{chapter.section.id}-{letter.lower()}", f"{chapter.section.title}: {letter}", chapter.section.blocks
     )
-    return Chapter(section, chapter.summary, chapter.record)
+    return Chapter(section, tuple((f"{letter}: ", *told) for told in chapter.summary), chapter.record)
 
 
 def _subtitle(facts: Facts) -> Prose:

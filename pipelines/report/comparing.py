@@ -161,6 +161,9 @@ def _bootstrap_table(groups: dict[str, dict[str, float]]) -> list[Block]:
 
 
 def _figures(a: Facts, common: Common) -> Iterator[Block]:
+    if all(right.all() or not right.any() for right in (common.right_a, common.right_b)):
+        yield Paragraph(("That is so for every label: neither run is right for some prompts and wrong for others.",))
+        return
     for number, column in enumerate(a.tabulated()):
         part = Column(column.name, tuple(column.values[i] for i in common.a))
         use = np.ones(len(common.a), np.bool_)

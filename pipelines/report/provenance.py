@@ -79,9 +79,10 @@ def _summary(facts: Facts) -> Prose:
     ]  # fmt: skip
     kept = f", and kept {listed(done)}" if done else ""
     changed = " The model was changed while it ran." if facts.changed else ""
+    digest = facts.manifest.inputs.model_sha256
     return (
         "The run ", Quoted(origin.name), f" gave {count(facts.manifest.samples, 'prompt')} to ",
-        Quoted(str(origin.model.get("name") or "a model without a name")), f"{kept}.{changed}",
+        Quoted(str(origin.model.get("name") or "a model without a name")), f" (sha256 {digest[:8]}…){kept}.{changed}",
     )  # fmt: skip
 
 
