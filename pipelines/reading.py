@@ -97,17 +97,20 @@ class Run:
         return tuple(sorted({layer for found in self._named(site, capture) for layer in found.layers}))
 
     def matrix(
-        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = -1
+        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = None
     ) -> NDArray[np.float32]:
         """Return one site and layer as float32 [rows, width], C-contiguous, in the order of samples.
 
         A capture of one position per prompt gives [stimuli, hidden], aligned with `stimuli`. One of several positions
         gives a row for each; `rows` says which. Negative layers count from the last; the logits sites need none.
-        `capture` is needed only where several captures have the site and layer. `step` -1 is the prompt, None all.
+        `capture` is needed only where several captures have the site and layer. `step` chooses one generated step of a
+        capture that has them.
         Raises InputError, listing what there is.
         """
         chosen, number = self._select(site, layer, capture)
         picks = list(self._picks(chosen, number, step))
+        if step is not None and not any(pick.rows for pick in picks):
+            raise InputError(f"capture {chosen.name!r} has no rows of step {step!r}; leave `step` out for all rows")
         out = np.empty((sum(pick.rows for pick in picks), chosen.width), np.float32)
         row = 0
         for pick in picks:
@@ -118,7 +121,7 @@ class Run:
         return out
 
     def chunks(
-        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = -1
+        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = None
     ) -> Iterator[NDArray[np.float32]]:
         """Give the rows of `matrix` of the same arguments piece by piece, a row group [rows, width] at a time."""
         chosen, number = self._select(site, layer, capture)
@@ -129,14 +132,14 @@ class Run:
             yield out
 
     def rows(
-        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = -1
+        self, *, site: str, layer: int | None = None, capture: str | None = None, step: int | None = None
     ) -> tables.Table:
         """Return the columns beside the vectors as an Arrow table, row for row with `matrix` of the same arguments."""
         chosen, number = self._select(site, layer, capture)
         return tables.joined([_rows(pick) for pick in self._picks(chosen, number, step)], tables.index_schema())
 
     def table(
-        self, *, site: str | None = None, layer: int | None = None, capture: str | None = None, step: int | None = -1
+        self, *, site: str | None = None, layer: int | None = None, capture: str | None = None, step: int | None = None
     ) -> tables.Table:
         """Return one Arrow table of what belongs together.
 

@@ -115,12 +115,13 @@ def test_steps_are_told_apart(tmp_path: Path) -> None:
     made.finish()
     found = load(tmp_path)
     base = made.matrix("last", 2)
-    assert np.array_equal(found.matrix(site="after_layer", layer=2), base)
+    assert np.array_equal(found.matrix(site="after_layer", layer=2, step=-1), base)
     assert np.array_equal(found.matrix(site="after_layer", layer=2, step=4), base * np.float32(10))
-    assert found.matrix(site="after_layer", layer=2, step=5).shape == (0, 12)
-    assert found.matrix(site="after_layer", layer=2, step=None).shape == (6, 12)
+    with pytest.raises(InputError, match="has no rows of step 5"):
+        found.matrix(site="after_layer", layer=2, step=5)
+    assert found.matrix(site="after_layer", layer=2).shape == (6, 12)
     assert found.rows(site="after_layer", layer=2, step=4)["step"].to_pylist() == [4, 4, 4]
-    assert found.rows(site="after_layer", layer=2, step=None)["step"].to_pylist() == [-1, 4] * 3
+    assert found.rows(site="after_layer", layer=2)["step"].to_pylist() == [-1, 4] * 3
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------
