@@ -8,6 +8,8 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 
 from pipelines.report import Report, make_report
@@ -150,6 +152,18 @@ def test_a_page_escapes_wherever_a_text_may_stand() -> None:
     html = render(Page((Quoted(bad),), (Quoted(bad),), ((Quoted(bad),),), (section,), bad))
     assert parsed(html).all("script") == []
     assert "<script" not in html
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
+def test_any_text_at_all_comes_out_as_it_is(text: str) -> None:
+    section = Section("x", text, (Paragraph((text, Quoted(text), Code(text))), Table((text,), (text,), ((text,),))))
+    html = render(Page((Quoted(text),), (text,), ((text,),), (section,), "0"))
+    told = parsed(html)
+    assert len(told.all("bdi")) == 2
+    assert not any(character in html for character in "\u202e\u2066\u0000")
+    bare = "".join(visible(text).replace("[", "").replace("]", "").split())
+    assert bare in "".join("".join(told.text).replace("[", "").replace("]", "").split())
 
 
 def test_a_browser_opens_it_from_disk(report: Report, tmp_path: Path) -> None:

@@ -168,7 +168,8 @@ def test_two_runs_side_by_side(small: Path, acted: Path) -> None:
     assert found.record["parted"]["after_layer"]["first_apart"] == 1
     assert found.record["differences"] == {"identical": False}
     sections = [
-        f'<section id="{name}"' for name in ("provenance-a", "provenance-b", "differences", "answers", "parted")
+        f'<section id="{name}"'
+        for name in ("provenance-a", "provenance-b", "differences", "answers", "parted", "warnings-a", "warnings-b")
     ]
     places = [found.html.index(one) for one in sections]
     assert places == sorted(places)
