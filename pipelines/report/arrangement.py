@@ -35,7 +35,7 @@ COLOURED: Final = len(charts.SERIES)
 
 
 def arrangement(facts: Facts) -> Chapter | None:
-    """What `pipelines.geometry.measure` found in the run; None if it was not called."""
+    """What `ember pipeline geometry` found in the run; None if it was not called."""
     found = open_beside(facts, GEOMETRY)
     if found is None:
         return None

@@ -24,7 +24,7 @@ class Kind:
 
 
 PROBES: Final = Kind("probes", "ember.probe-results/v1", "ember probe")
-GEOMETRY: Final = Kind("geometry", "ember.geometry/v1", "pipelines.geometry.measure")
+GEOMETRY: Final = Kind("geometry", "ember.geometry/v1", "ember pipeline geometry")
 
 
 def open_beside(facts: Facts, kind: Kind, folder: Path | None = None) -> tuple[Path, dict[str, Any]] | None:
