@@ -4,9 +4,10 @@
     python -m tests.bench.probes compare [--stimuli 4000] [--width 512]
     python -m tests.bench.probes fits [--stimuli 20000] [--width 2048]
 
-`compare` and `fits` tell processor seconds, which other processes disturb least. `sweep` writes a run by the product's own writers, probes one label of ten classes (random split, five folds, four
+`sweep` writes a run by the product's own writers, probes one label of ten classes (random split, five folds, four
 strengths, control task, code length, both baselines) and watches the memory of all processes. `compare` times one
-matrix as a whole on both sides, one thread each, and compares predictions; `fits` times single training sets.
+matrix as a whole on both sides, one thread each, and compares predictions; `fits` times single training sets. Both tell
+processor seconds, which other processes disturb least.
 """
 
 import argparse
