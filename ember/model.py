@@ -319,6 +319,8 @@ class Model:
 
     def contract(self, captures: Sequence[CaptureWork], *, decodes: bool = False) -> dict[str, Any]:
         """Return the tensor contract of captures: per site and layer, side of the residual, norm and tensors."""
+        if decodes:
+            self._session.backend.for_decode()  # compiles its kernels here, before workers would each do so
         return tensor_contract(self._bound, self.file, captures, self._session.describe(), decodes=decodes)
 
     def close(self) -> None:

@@ -152,8 +152,8 @@ def q6_k(raw: Any, x: Any, out: Any, start: int, stop: int) -> None:
 
 
 BLOCK_VALUES: Final = {name: loader.n_values for name, loader in LOADERS.items()}
-# shapes of tiles are those that were fastest: six by four for types whose blocks have one scale and no minimum (154 of
-# 107 GFLOP/s for Q8_0), two by eight where opening a block takes more registers (114 of 79 for Q4_K)
+# shapes of tiles are those that were fastest: six by four for types whose blocks have one scale and no minimum (154
+# GFLOP/s of Q8_0 instead of 107), two by eight where opening a block takes more registers (114 of Q4_K instead of 79)
 PRODUCTS: Final[dict[str, Product]] = {"F32": f32, "Q8_0": q8_0, "Q4_1": q4_1, "Q4_K": q4_k, "Q6_K": q6_k}
 """By stored type: product(raw, x, out, start, stop) sets out[:, start:stop] = x @ weight[start:stop].T.
 
