@@ -3,25 +3,36 @@
     export_run("outputs/roots", "npy")      # writes outputs/roots-npy/
 
 npy: NAME_CAPTURE.npy, float32 [stimuli, layers, hidden], or [rows, layers, hidden] for a capture of several positions a
-prompt; beside it NAME_CAPTURE_rows.csv, which says what each row is. NAME_stimuli.csv holds the stimuli,
-NAME_correctness.json which of them had the expected continuation, NAME_metadata.json where it all came from.
-csv: NAME_stimuli.csv, NAME_generations.csv, NAME_CAPTURE.csv with a row for each row and layer, NAME_metadata.json.
+prompt; beside it NAME_CAPTURE_rows.csv, which says what each row is. NAME_attention_CAPTURE.npy and …_rows.csv likewise
+for kept attention, [stimuli or rows, layers, heads, positions], 0 behind each query's own position. NAME_stimuli.csv
+holds the stimuli, NAME_correctness.json which of them had the expected continuation, NAME_metadata.json where it all
+came from.
+csv: NAME_stimuli.csv, NAME_generations.csv, NAME_CAPTURE.csv with a row for each row and layer,
+NAME_attention_CAPTURE.csv with one for each layer, query position and head, NAME_metadata.json.
 
 The run is verified first. Whatever its size, one row group of one layer is in memory at a time.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import numpy as np
-
 from ember.errors import InputError
 from pipelines import placing
 from pipelines.canonical import canonical_json, plain
-from pipelines.export_files import allocate, new_folder, refuse_in_the_way, write_table, write_vectors
-from pipelines.manifest import CaptureRecord
+from pipelines.export_attention import PlannedAttention, plan_attention, write_attention_csv
+from pipelines.export_files import (
+    new_folder,
+    refuse_in_the_way,
+    refuse_inside,
+    sweep,
+    write_array,
+    write_table,
+    write_vectors,
+)
+from pipelines.manifest import AttentionRecord, CaptureRecord
 from pipelines.reading import Run, load
 
 Format = Literal["npy", "csv"]
@@ -41,6 +52,8 @@ class Exported:
     """Names in the directory, sorted."""
     shapes: dict[str, tuple[int, int, int]]
     """By capture: [stimuli or rows, layers, width]."""
+    attention: dict[str, tuple[int, int, int, int]]
+    """By kept attention: [stimuli or rows, layers, heads, positions]."""
 
 
 def export_run(
@@ -62,29 +75,33 @@ def export_run(
     target = (
         Path(out) if out is not None else run.directory.absolute().with_name(f"{run.directory.absolute().name}-{kind}")
     )
-    refuse_in_the_way(target, run.directory, force=force)
-    chosen = _choose(run, captures)
+    refuse_inside(target, run.directory)
+    sweep(target)
+    refuse_in_the_way(target, force=force)
+    chosen, kept = _choose(run, captures)
     rows = {one.name: _rows(run, one) for one in chosen}
-    needed = sum(len(rows[one.name]) * len(one.layers) * one.width for one in chosen) * (
-        4 if kind == "npy" else CSV_BYTES
-    )
+    attention = [plan_attention(run.directory, run.manifest, one) for one in kept]
+    vectors = [(len(rows[one.name]), len(one.layers), one.width) for one in chosen]
+    needed = sum(map(math.prod, (*vectors, *(one.shape for one in attention)))) * (4 if kind == "npy" else CSV_BYTES)
     with new_folder(target, needed, force=force) as folder:
-        writer = _Writer(run, folder, chosen, rows)
+        writer = _Writer(run, folder, chosen, rows, attention)
         writer.write_npy() if kind == "npy" else writer.write_csv()
         writer.write_metadata(kind)
         files = tuple(sorted(path.name for path in folder.iterdir()))
-    shapes = {one.name: (len(rows[one.name]), len(one.layers), one.width) for one in chosen}
-    return Exported(target, files, shapes)
+    shapes = dict(zip([one.name for one in chosen], vectors, strict=True))
+    return Exported(target, files, shapes, {one.record.name: one.shape for one in attention})
 
 
-def _choose(run: Run, names: Sequence[str]) -> list[CaptureRecord]:
+def _choose(run: Run, names: Sequence[str]) -> tuple[list[CaptureRecord], list[AttentionRecord]]:
+    kept = run.manifest.origin.attention
     if not names:
-        return [one for one in run.captures if one.table != "logits"]
-    known = {one.name: one for one in run.captures}
-    if absent := [name for name in names if name not in known]:
-        offered = ", ".join(map(repr, known)) or "none"
+        return [one for one in run.captures if one.table != "logits"], list(kept)
+    known, weights = {one.name: one for one in run.captures}, {one.name: one for one in kept}
+    if absent := [name for name in names if name not in known and name not in weights]:
+        offered = ", ".join(map(repr, [*known, *weights])) or "none"
         raise InputError(f"this run has no capture {absent[0]!r}; it has {offered}")
-    return [known[name] for name in dict.fromkeys(names)]
+    asked = tuple(dict.fromkeys(names))
+    return [known[name] for name in asked if name in known], [weights[name] for name in asked if name in weights]
 
 
 def _rows(run: Run, capture: CaptureRecord) -> Any:
@@ -96,16 +113,27 @@ def _rows(run: Run, capture: CaptureRecord) -> Any:
 class _Writer:
     """Writes one run into a folder."""
 
-    def __init__(self, run: Run, folder: Path, captures: list[CaptureRecord], rows: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        folder: Path,
+        captures: list[CaptureRecord],
+        rows: dict[str, Any],
+        attention: list[PlannedAttention],
+    ) -> None:
         self._run, self._folder, self._captures, self._keys = run, folder, captures, rows
+        self._attention = attention
         self._stimuli = run.stimuli
         self._name = run.manifest.origin.name
         self._arrays: dict[str, dict[str, Any]] = {}
+        self._attention_arrays: dict[str, dict[str, Any]] = {}
 
     def write_npy(self) -> None:
         """Arrays, the keys of their rows, and the correctness of each stimulus."""
         for capture in self._captures:
             self._write_array(capture)
+        for kept in self._attention:
+            self._write_attention(kept)
         write_table(self._path("stimuli.csv"), self._stimuli)
         told = correctness(self._run)
         if told is not None:
@@ -120,36 +148,27 @@ class _Writer:
             keys = self._keys[capture.name]
             chunks = ((layer, self._chunks(capture, layer)) for layer in capture.layers)
             write_vectors(self._path(f"{capture.name}.csv"), keys, chunks, capture.width)
+        for kept in self._attention:
+            write_attention_csv(self._path(f"attention_{kept.record.name}.csv"), kept)
 
     def _write_array(self, capture: CaptureRecord) -> None:
         path, keys = self._path(f"{capture.name}.npy"), self._keys[capture.name]
         shape = (len(keys), len(capture.layers), capture.width)
-        if 0 in shape:
-            np.save(path, np.empty(shape, np.float32))
-        else:
-            out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-            allocate(path)
-            for slot, layer in enumerate(capture.layers):
-                at = 0
-                for chunk in self._chunks(capture, layer):
-                    out[at : at + len(chunk), slot] = chunk
-                    at += len(chunk)
-            out.flush()
-            del out
+        write_array(path, shape, (self._chunks(capture, layer) for layer in capture.layers))
         write_table(self._path(f"{capture.name}_rows.csv"), keys.drop_columns(["site", "layer", "capture"]))
-        aligned = keys["stimulus_id"].to_pylist() == self._stimuli["id"].to_pylist()
-        self._arrays[capture.name] = {
-            "file": path.name,
-            "shape": list(shape),
-            "dtype": "float32",
-            "axes": [
-                "stimulus" if aligned else "row",
-                "layer",
-                "hidden" if capture.table == "activations" else "token",
-            ],
-            "layers": list(capture.layers),
-            "sha256": placing.sha256_file(path),
-        }
+        axes = (self._first_axis(keys), "layer", "hidden" if capture.table == "activations" else "token")
+        self._arrays[capture.name] = _array(path, shape, axes, capture.layers)
+
+    def _write_attention(self, kept: PlannedAttention) -> None:
+        name = f"attention_{kept.record.name}"
+        path = self._path(f"{name}.npy")
+        write_array(path, kept.shape, (kept.pieces(layer) for layer in kept.record.layers))
+        write_table(self._path(f"{name}_rows.csv"), kept.keys)
+        axes = (self._first_axis(kept.keys), "layer", "head", "attended position")
+        self._attention_arrays[kept.record.name] = _array(path, kept.shape, axes, kept.record.layers)
+
+    def _first_axis(self, keys: Any) -> str:
+        return "stimulus" if keys["stimulus_id"].to_pylist() == self._stimuli["id"].to_pylist() else "row"
 
     def _chunks(self, capture: CaptureRecord, layer: int) -> Any:
         number = None if layer < 0 else layer
@@ -167,6 +186,10 @@ class _Writer:
             "input_hash": manifest.input_hash,
             "inputs": plain(manifest.inputs),
             "captures": {one.name: plain(one) | {"array": self._arrays.get(one.name)} for one in self._captures},
+            "attention": {
+                one.record.name: plain(one.record) | {"array": self._attention_arrays.get(one.record.name)}
+                for one in self._attention
+            },
             "samples": manifest.samples,
             "failed_samples": list(manifest.failed_samples),
             **{name: plain(getattr(manifest.origin, name)) for name in ORIGINS},
@@ -174,7 +197,24 @@ class _Writer:
         self._path("metadata.json").write_text(canonical_json(told, indent=1) + "\n", encoding="utf-8")
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{self._name}_{name}"
+        path = self._folder / f"{self._name}_{name}"
+        if path.exists():
+            raise InputError(
+                f"two files of this export would be called {path.name}, because of a capture's name; "
+                "choose captures of other names, or the other format"
+            )
+        return path
+
+
+def _array(path: Path, shape: tuple[int, ...], axes: tuple[str, ...], layers: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "file": path.name,
+        "shape": list(shape),
+        "dtype": "float32",
+        "axes": list(axes),
+        "layers": list(layers),
+        "sha256": placing.sha256_file(path),
+    }
 
 
 def correctness(run: Run) -> dict[str, Any] | None:

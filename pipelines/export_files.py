@@ -1,11 +1,14 @@
 """Files of an export: a folder that appears whole, and tables as CSV."""
 
 import csv
+import fcntl
+import glob
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +21,14 @@ from pipelines.errors import RunError
 
 MARK: Final = "_metadata.json"
 """What every export has a file ending in."""
+OLD: Final = ".old"
+"""What the name of an earlier export ends in while another takes its place."""
 ROWS: Final = 1024
 """Rows that are written as text together."""
 
 
-def refuse_in_the_way(target: Path, run_dir: Path, *, force: bool) -> None:
-    """Raise InputError where an export to `target` would overwrite something or lie in the run directory."""
-    refuse_inside(target, run_dir)
+def refuse_in_the_way(target: Path, *, force: bool) -> None:
+    """Raise InputError where an export to `target` would overwrite something."""
     if not target.exists() and not target.is_symlink():
         return
     if not target.is_dir() or target.is_symlink():
@@ -49,9 +53,8 @@ def new_folder(target: Path, needed: int, *, force: bool) -> Iterator[Path]:
 
     Raises RunError for a disk that is full or cannot be written.
     """
-    made = target.with_name(f".{target.name}.{os.getpid()}")
     with placing.disk_errors(target.absolute().parent, f"cannot write {target}", needed):
-        made.mkdir(parents=True)
+        made, handle = _claim(target)
         try:
             free = shutil.disk_usage(made).free
             if needed > free:
@@ -59,13 +62,60 @@ def new_folder(target: Path, needed: int, *, force: bool) -> Iterator[Path]:
             yield made
             for path in made.iterdir():
                 placing.sync_file(path)
+            placing.sync_folder(made)
             _swap(made, target, force=force)
         finally:
             shutil.rmtree(made, ignore_errors=True)
+            os.close(handle)
+
+
+def sweep(target: Path) -> None:
+    """Remove what killed exports to `target` left beside it; an earlier one that they had moved aside is put back."""
+    with placing.disk_errors(target.absolute().parent, f"cannot write {target}", 0):
+        for stray in sorted(target.absolute().parent.glob(f".{glob.escape(target.name)}.*")):
+            if re.fullmatch(r"\d+(\.old)?", stray.name.removeprefix(f".{target.name}.")):
+                _remove(stray, target)
+
+
+def _remove(stray: Path, target: Path) -> None:
+    """Remove a stray folder unless somebody is writing it, or this file system cannot tell."""
+    try:
+        handle = os.open(stray, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    with _closing(handle), suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stray.suffix == OLD and not target.exists():
+            stray.rename(target)
+        else:
+            shutil.rmtree(stray, ignore_errors=True)
+
+
+def _claim(target: Path) -> tuple[Path, int]:
+    """Make the folder that is written to, and hold its lock, which the system drops however this process ends."""
+    made = target.with_name(f".{target.name}.{os.getpid()}")
+    while True:
+        made.mkdir(parents=True)
+        handle = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        # Between making and locking it another process may have taken it for a stray one.
+        if made.exists():
+            return made, handle
+        os.close(handle)
+
+
+@contextmanager
+def _closing(handle: int) -> Iterator[None]:
+    """Close a file descriptor at the end."""
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _swap(made: Path, target: Path, *, force: bool) -> None:
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    old = target.with_name(f".{target.name}.{os.getpid()}{OLD}")
     if force and target.exists():
         target.rename(old)
     # Onto an empty folder this succeeds, onto one that was filled meanwhile it does not.
@@ -80,15 +130,33 @@ def allocate(path: Path) -> None:
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
+def write_array(path: Path, shape: tuple[int, ...], layers: Iterable[Iterable[NDArray[np.float32]]]) -> None:
+    """Write a float32 array [rows, layers, …] as .npy: of each layer its rows, piece by piece; never all in memory."""
+    if 0 in shape:
+        np.save(path, np.empty(shape, np.float32))
+        return
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    allocate(path)
+    for slot, chunks in enumerate(layers):
+        at = 0
+        for chunk in chunks:
+            out[at : at + len(chunk), slot] = chunk
+            at += len(chunk)
+    out.flush()
+
+
 def write_table(path: Path, table: Any) -> None:
     """Write an Arrow table as CSV: UTF-8, a header row, null as an empty cell, lists as JSON."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table.column_names)
         for start in range(0, table.num_rows, ROWS):
-            part = table.slice(start, ROWS)
-            columns = ([_cell(value) for value in column.to_pylist()] for column in part.columns)
-            writer.writerows(zip(*columns, strict=True))
+            writer.writerows(cells(table.slice(start, ROWS)))
+
+
+def cells(table: Any) -> Iterator[tuple[Any, ...]]:
+    """Give the rows of an Arrow table as CSV cells."""
+    return zip(*([_cell(value) for value in column.to_pylist()] for column in table.columns), strict=True)
 
 
 def _cell(value: Any) -> Any:
@@ -113,7 +181,6 @@ def write_vectors(
             for chunk in chunks:
                 for start in range(0, len(chunk), ROWS):
                     some = chunk[start : start + ROWS]
-                    told = keys.slice(at, len(some)).select(names).to_pydict()
-                    index = zip(*([_cell(value) for value in column] for column in told.values()), strict=True)
+                    index = cells(keys.slice(at, len(some)).select(names))
                     writer.writerows((*k, layer, *v) for k, v in zip(index, some.astype(str).tolist(), strict=True))
                     at += len(some)

@@ -1,6 +1,7 @@
 """`ember pipeline export RUN --format npy|csv`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -21,8 +22,9 @@ def export(
 ) -> None:
     """Write the finished run in directory RUN as NumPy arrays [stimuli, layers, hidden], or as CSV.
 
-    With the arrays come the stimuli, which of them had the expected continuation, and where everything came from.
-    The run is checked first. The folder appears whole or not at all, and nothing is overwritten without --force.
+    With them come kept attention, the stimuli, which of these had the expected continuation, and where everything
+    came from. The run is checked first. The folder appears whole or not at all, and nothing is overwritten without
+    --force.
 
     \b
     Examples:
@@ -33,9 +35,10 @@ def export(
 
     found = export_run(run, kind, out, captures=captures, force=force)
     if as_json:
-        told = {"directory": str(found.directory), "files": found.files, "shapes": found.shapes}
+        told = asdict(found) | {"directory": str(found.directory)}
         click.echo(json.dumps(told, ensure_ascii=False))
         return
     click.echo(f"{found.directory}: {len(found.files)} files")
-    for name, shape in found.shapes.items():
+    shapes = [*found.shapes.items(), *((f"attention {name}", shape) for name, shape in found.attention.items())]
+    for name, shape in shapes:
         click.echo(f"  {name}: {' x '.join(map(str, shape))}")

@@ -1,5 +1,7 @@
 """Attention weights of chosen queries: the instrument's own, kept in a table, and verified."""
 
+import csv
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,9 +16,11 @@ import pytest
 import ember
 import pipelines
 from ember.errors import InputError
+from pipelines import attention_rows
 from pipelines.config import load_config
 from pipelines.content import hash_file
 from pipelines.errors import ConfigError
+from pipelines.export import export_run
 from pipelines.manifest import build_manifest, read_manifest, write_manifest
 from pipelines.placing import sha256_file
 from pipelines.plan import make_plan
@@ -95,6 +99,56 @@ def test_what_cannot_be_is_refused(tmp_path: Path, asked: dict[str, Any], said: 
 def test_it_belongs_to_the_run(finished: Path, tmp_path: Path) -> None:
     other = make(tmp_path, "other", {"capture": [], "attention": ASKED[:1]}, generate=None, guard={"positions": 0})
     assert manifest(other)["hooks_sha256"] != manifest(finished)["hooks_sha256"]
+
+
+def test_exports_hold_it(finished: Path, tmp_path: Path) -> None:
+    """[rows, layers, heads, positions], 0 behind each query's own position; CSV gives the same float32 back."""
+    run = pipelines.load(finished)
+    found = export_run(finished, "npy", tmp_path / "npy")
+    heads, longest = 4, max(run.stimuli["n_tokens"].to_pylist())
+    assert found.shapes == {}
+    last = np.load(tmp_path / "npy/kept_attention_attention.npy")
+    assert (last.shape, last.dtype) == ((len(PROMPTS), 2, heads, longest), np.float32)
+    assert found.attention["attention"] == last.shape
+    for slot, layer in enumerate((1, 2)):
+        for row in run.attention(layer=layer).to_pylist():
+            weights = last[row["sample_index"], slot, row["head"]]
+            assert weights[: row["position"] + 1].tolist() == row["weights"]
+            assert not weights[row["position"] + 1 :].any()
+    every = np.load(tmp_path / "npy/kept_attention_all.npy")
+    rows = read_csv(tmp_path / "npy/kept_attention_all_rows.csv")
+    assert every.shape == (len(rows), 1, heads, max(int(row["position"]) for row in rows) + 1)
+    told = json.loads((tmp_path / "npy/kept_metadata.json").read_text())["attention"]
+    assert told["attention"]["array"]["axes"] == ["stimulus", "layer", "head", "attended position"]
+    assert told["all"]["array"]["axes"][0] == "row"
+    assert told["all"]["array"]["sha256"] == sha256_file(tmp_path / "npy/kept_attention_all.npy")
+    export_run(finished, "csv", tmp_path / "csv", captures=["all"])
+    cells = read_csv(tmp_path / "csv/kept_attention_all.csv")
+    assert [(row["stimulus_id"], row["position"]) for row in cells[::heads]] == [
+        (row["stimulus_id"], row["position"]) for row in rows
+    ]
+    for i, row in enumerate(cells):
+        told_here = [row[f"p{at}"] for at in range(every.shape[3])]
+        seen = int(row["position"]) + 1
+        assert told_here[seen:] == [""] * (every.shape[3] - seen)
+        here = np.array(told_here[:seen], np.float32)
+        np.testing.assert_array_equal(here, every[i // heads, 0, int(row["head"]), :seen])
+
+
+def test_an_array_is_laid_out_piece_by_piece(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = pipelines.load(finished)
+    groups = list(attention_rows.read_attention(finished, run.manifest, "all", 0))
+    whole = [piece for group in groups for piece in group.pieces(40)]
+    assert len(whole) == len(groups)
+    monkeypatch.setattr(attention_rows, "CHUNK", 4 * 40 * 2)
+    small = [piece for group in groups for piece in group.pieces(40)]
+    assert {len(piece) for piece in small} == {1, 2}
+    np.testing.assert_array_equal(np.concatenate(small), np.concatenate(whole))
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def tampered(run_dir: Path, change: Callable[[pa.Table], pa.Table]) -> list[str]:

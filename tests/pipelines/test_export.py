@@ -185,6 +185,72 @@ def test_the_command(made: FakeRun, tmp_path: Path) -> None:
     assert "word: 13 x 1 x 12" in again.output
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pipelines import export, export_files
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+stage, run_dir = sys.argv[1:]
+if stage == "written":
+    export.write_table = die
+elif stage == "synced":
+    export_files._swap = die
+else:
+    rename = Path.rename
+    Path.rename = lambda self, to: rename(self, to) and self.name.startswith("run-npy") and die()
+export.export_run(run_dir, "npy", force=True)
+"""
+
+
+def kill(stage: str, run_dir: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, stage, str(run_dir)], cwd=ROOT, capture_output=True)
+    assert done.returncode == -9, done.stderr.decode()
+
+
+@pytest.mark.parametrize("stage", ["written", "synced"])
+def test_a_killed_export_is_swept_by_the_next(made: FakeRun, tmp_path: Path, stage: str) -> None:
+    (tmp_path / ".run-npy.notes").mkdir()
+    kill(stage, made.directory)
+    strays = [p.name for p in tmp_path.iterdir() if p.name.startswith(".")]
+    assert len(strays) == 2
+    assert not (tmp_path / "run-npy").exists()
+    kill(stage, made.directory)
+    assert len([p for p in tmp_path.iterdir() if p.name.startswith(".")]) == 2
+    export_run(made.directory, "npy")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".run-npy.notes", "run", "run-npy"]
+
+
+def test_an_export_that_was_moved_aside_by_a_killed_one_is_put_back(made: FakeRun, tmp_path: Path) -> None:
+    folder = export_run(made.directory, "npy", captures=["last"]).directory
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    kill("swapping", made.directory)
+    assert not folder.exists()
+    with pytest.raises(InputError, match="holds an export already; give --force"):
+        export_run(made.directory, "npy")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "run-npy"]
+    assert "fake_every.npy" in export_run(made.directory, "npy", force=True).files
+
+
+def test_an_export_that_is_being_written_is_no_stray(tmp_path: Path) -> None:
+    """Two at once: the second leaves the first one's folder alone, and the first still ends well."""
+    target = tmp_path / "out"
+    with export_files.new_folder(target, 0, force=False) as folder:
+        export_files.sweep(target)
+        (folder / "x_metadata.json").write_text("{}")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    named = (CaptureRecord("stimuli", "after_layer", (0,), "last", 12),)
+    run_dir = make_run(tmp_path / "run", captures=named).directory
+    with pytest.raises(InputError, match=r"would be called fake_stimuli\.csv"):
+        export_run(run_dir, "csv")
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+    assert export_run(run_dir, "npy").shapes == {"stimuli": (13, 1, 12)}
+
+
 WATCHED = """
 import re, sys, threading, time
 from pathlib import Path
