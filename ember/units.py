@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from ember.work import Tokens
 
+_SIGN: Final = np.uint32(1 << 31)
+
 
 @dataclass(frozen=True, slots=True)
 class PrefixTree:
@@ -100,7 +102,12 @@ def build_tree(
 
 def plan_order(prompts: Sequence[Tokens]) -> list[int]:
     """Order of prompts that brings equal prefixes together: by token ids, ties by their given order."""
-    return sorted(range(len(prompts)), key=lambda i: (prompts[i].tolist(), i))
+    return sorted(range(len(prompts)), key=lambda i: _sorting_bytes(prompts[i]))
+
+
+def _sorting_bytes(prompt: Tokens) -> bytes:
+    """Bytes that compare as the token ids do, in an eighth of the memory of a list."""
+    return (np.asarray(prompt, np.int32).view(np.uint32) ^ _SIGN).astype(">u4").tobytes()
 
 
 def shared_prefix(a: Tokens, b: Tokens) -> int:

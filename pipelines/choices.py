@@ -52,6 +52,8 @@ def selected(where: Where, samples: Sequence[Sample], key: str) -> list[bool]:
 
     Raises ConfigError for a label that no stimulus has, and for a filter that selects nothing.
     """
+    if not where:
+        return [True] * len(samples)
     known = sorted({name for sample in samples for name in sample.stimulus.labels})
     for name, _ in where:
         if name not in known:

@@ -7,6 +7,8 @@ model, tokenizer, plan, numerics and the program's version; a refusal names what
 import hashlib
 import json
 import os
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -15,17 +17,40 @@ from pipelines import placing
 from pipelines.canonical import canonical_json, explain_difference, plain, sha256_of
 from pipelines.config import config_sha256, identity
 from pipelines.errors import IdentityError
-from pipelines.manifest import Inputs, sample_order_sha256, stimuli_sha256
+from pipelines.manifest import Inputs, record_line, sample_order_sha256
 from pipelines.plan import Plan
 from pipelines.rows import stimulus_record
 from pipelines.state import IDENTITY, STATE_DIR
+from pipelines.stimuli.packed import PackedStimuli, Texts
 from pipelines.tasks import EngineRecord
 
 UNIDENTIFYING: Final = ("tokenizers_version", "warnings")
 """What a tokenizer's record says beside what it does; ids themselves are part of the plan's hash."""
 INPUTS: Final = frozenset(field.name for field in fields(Inputs))
+SHORT: Final = 8
+"""Bytes of a stimulus' hash that are kept."""
 SHOWN: Final = 8
 """Differences that a refusal lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class StimulusHashes:
+    """Id and short hash of each stimulus, in the user's order."""
+
+    ids: Texts
+    order: Sequence[int]
+    """Whose id comes first, and so on."""
+    digests: bytes
+    """SHORT bytes of each, in the user's order."""
+
+    def __len__(self) -> int:
+        """Count the stimuli."""
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Give id and hash, in hexadecimal digits, of one stimulus after another."""
+        for at, place in enumerate(self.order):
+            yield self.ids[place], self.digests[SHORT * at : SHORT * (at + 1)].hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +61,32 @@ class RunIdentity:
     config: dict[str, Any]
     tokenizer: dict[str, Any]
     numerics: dict[str, Any]
-    stimuli: tuple[tuple[str, str], ...]
-    """Id and short hash of each stimulus, in the user's order."""
+    stimuli: StimulusHashes
     ember: str
     """Version of the program."""
 
     @property
     def record(self) -> dict[str, Any]:
         """The identity as plain data, as it is stored."""
-        told: dict[str, Any] = plain(self)
+        return self._without_stimuli | {"stimuli": [list(pair) for pair in self.stimuli]}
+
+    @property
+    def stored(self) -> bytes:
+        """The canonical JSON of `record`, without making the record of many stimuli."""
+        whole = canonical_json(self._without_stimuli | {"stimuli": []}, indent=1)
+        # no text holds a line break, and no other key stands at this depth
+        before, after = whole.split('\n "stimuli": []')
+        body = bytearray(f'{before}\n "stimuli": ['.encode())
+        for at, pair in enumerate(self.stimuli):
+            name, digest = (json.dumps(text, ensure_ascii=False) for text in pair)
+            body += f"{',' if at else ''}\n  [\n   {name},\n   {digest}\n  ]".encode()
+        body += b"\n ]" if len(self.stimuli) else b"]"
+        return bytes(body) + after.encode()
+
+    @property
+    def _without_stimuli(self) -> dict[str, Any]:
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "stimuli"}
+        told: dict[str, Any] = plain(named)
         return told
 
 
@@ -53,19 +95,30 @@ def make_identity(plan: Plan, engine: EngineRecord, version: str) -> RunIdentity
     config = plan.config
     told = plan.source.tokenizer.record()
     tokenizer = {key: value for key, value in told.items() if key not in UNIDENTIFYING}
-    stimuli = sorted((sample.stimulus for sample in plan.samples), key=lambda stimulus: stimulus.source_index)
+    all_stimuli, stimuli = hash_stimuli(plan.samples.stimuli)
+    places = plan.samples.stimuli.source_indices
     inputs = Inputs(
         config_sha256=config_sha256(config),
         plan_sha256=plan_sha256(plan),
-        stimuli_sha256=stimuli_sha256(stimuli),
-        sample_order_sha256=sample_order_sha256([sample.stimulus.source_index for sample in plan.samples]),
+        stimuli_sha256=all_stimuli,
+        sample_order_sha256=sample_order_sha256([places[at] for at in plan.samples.order]),
         model_sha256=plan.source.file.sha256(),
         tokenizer_sha256=sha256_of(tokenizer),
         numerics_version=int(engine.numerics["numerics_version"]),
         hooks_sha256=plan.hooks.sha256,
     )
-    each = tuple((stimulus.id, sha256_of(stimulus_record(stimulus))[:16]) for stimulus in stimuli)
-    return RunIdentity(inputs, _identity(plan), tokenizer, engine.deciding, each, version)
+    return RunIdentity(inputs, _identity(plan), tokenizer, engine.deciding, stimuli, version)
+
+
+def hash_stimuli(stimuli: PackedStimuli) -> tuple[str, StimulusHashes]:
+    """Hash all stimuli as `stimuli_sha256` does, and each of them."""
+    order = sorted(range(len(stimuli)), key=stimuli.source_indices.__getitem__)
+    whole, digests = hashlib.sha256(), bytearray()
+    for place in order:
+        line = record_line(stimulus_record(stimuli[place]))
+        whole.update(line)
+        digests += hashlib.sha256(line[:-1]).digest()[:SHORT]
+    return whole.hexdigest(), StimulusHashes(stimuli.ids, array("i", order), bytes(digests))
 
 
 def _identity(plan: Plan) -> dict[str, Any]:
@@ -80,8 +133,8 @@ def _identity(plan: Plan) -> dict[str, Any]:
 def plan_sha256(plan: Plan) -> str:
     """Hash of units, token ids, resolved positions and the tokens of scored texts."""
     digest = hashlib.sha256()
-    for sample in plan.samples:
-        digest.update(len(sample.tokens).to_bytes(4, "little") + sample.tokens.astype("<i4").tobytes())
+    for tokens in plan.samples.prompts:
+        digest.update(len(tokens).to_bytes(4, "little") + tokens.astype("<i4").tobytes())
     captures = [[c.name, c.site, c.layers, c.pooled, sha256_of(c.positions)] for c in plan.captures]
     scores = [sha256_of(array) for array in plan.scores.arrays().values()]
     units = [[u.start, u.end] for u in plan.units]
@@ -93,10 +146,13 @@ def enter(run_dir: Path, current: RunIdentity) -> None:
 
     Raises IdentityError when it holds another run, or files that are no run's.
     """
+    body = current.stored
+    if _holds(run_dir, body):
+        return
     stored = _read(run_dir)
     if stored is None:
         refuse_foreign(run_dir)
-        _store(run_dir, current)
+        _store(run_dir, body)
         return
     changes = differences(stored, current.record)
     if changes:
@@ -155,6 +211,14 @@ def refuse_foreign(run_dir: Path) -> None:
         )
 
 
+def _holds(run_dir: Path, body: bytes) -> bool:
+    """Whether the identity in a directory is the one to be stored, byte by byte."""
+    try:
+        return (run_dir / IDENTITY).read_bytes() == body
+    except OSError:
+        return False
+
+
 def _read(run_dir: Path) -> dict[str, Any] | None:
     path = run_dir / IDENTITY
     try:
@@ -170,8 +234,7 @@ def _read(run_dir: Path) -> dict[str, Any] | None:
     return found
 
 
-def _store(run_dir: Path, current: RunIdentity) -> None:
-    body = canonical_json(current.record, indent=1).encode()
+def _store(run_dir: Path, body: bytes) -> None:
     with (
         placing.disk_errors(run_dir, "cannot record the run's identity", len(body)),
         placing.staged(run_dir, f"identity-{os.getpid()}", "identity.json") as staged,

@@ -148,16 +148,22 @@ class Manifest:
 
 
 def stimuli_sha256(stimuli: Iterable[Stimulus]) -> str:
-    """Hash of all stimuli in the user's order, whatever order the plan puts them in."""
-    return records_sha256(stimulus_record(stimulus) for stimulus in stimuli)
+    """Hash of all stimuli in the user's order, whatever order they are given in."""
+    ordered = sorted(stimuli, key=lambda stimulus: stimulus.source_index)
+    return records_sha256(stimulus_record(stimulus) for stimulus in ordered)
 
 
 def records_sha256(records: Iterable[Mapping[str, Any]]) -> str:
-    """As `stimuli_sha256`, for the stimuli's records (`pipelines.rows.stimulus_record`) in any order."""
+    """As `stimuli_sha256`, for the stimuli's records (`pipelines.rows.stimulus_record`) in the user's order."""
     digest = hashlib.sha256()
-    for record in sorted(records, key=lambda record: int(record["source_index"])):
-        digest.update(canonical_json(record).encode() + b"\n")
+    for record in records:
+        digest.update(record_line(record))
     return digest.hexdigest()
+
+
+def record_line(record: Mapping[str, Any]) -> bytes:
+    """Return what the hash of all stimuli takes from the record of one."""
+    return canonical_json(record).encode() + b"\n"
 
 
 def sample_order_sha256(source_indices: Sequence[int]) -> str:

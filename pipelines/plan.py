@@ -26,8 +26,8 @@ from pipelines.plan_checks import notes_on, refuse_unfit
 from pipelines.scoring import extra_rows, plan_scores, score_notes
 from pipelines.stimuli import build_set
 from pipelines.stimuli.checks import find
-from pipelines.stimuli.record import Stimulus, StimulusSet
-from pipelines.tokenized import Offsets, special_ids, tokenize
+from pipelines.stimuli.record import StimulusSet
+from pipelines.tokenized import Samples, Tokenized, special_ids, tokenize
 
 if TYPE_CHECKING:
     from ember.tokenizer import Tokenizer
@@ -44,23 +44,8 @@ class ModelSource:
     tokenizer: "Tokenizer"
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedSample:
-    """A stimulus with its place in the plan."""
-
-    sample_index: int
-    stimulus: Stimulus
-    tokens: Tokens
-    """[n] token ids as fed."""
-    offsets: Offsets
-    """[n, 2] byte range of each token in the prompt; empty for BOS."""
-    span_tokens: tuple[int, int] | None
-    """Half-open range of tokens that meet the target."""
-
-    @property
-    def byte_offsets(self) -> list[tuple[int, int]]:
-        """`offsets` as pairs of integers."""
-        return [(start, end) for start, end in self.offsets.tolist()]
+PlannedSample = Tokenized
+"""A stimulus as the model reads it, with its place in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +74,8 @@ class Plan:
 
     config: "RunConfig"
     source: ModelSource
-    samples: tuple[PlannedSample, ...]
+    samples: Samples
+    """In plan order."""
     units: tuple[PlannedUnit, ...]
     hooks: HookPlan
     scores: ContinuationTable
@@ -189,19 +175,17 @@ def make_plan(config: "RunConfig", stimuli: StimulusSet | None = None) -> Plan:
     tokenized = tokenize(found.stimuli, source.tokenizer, parse_special=parse_special)
     max_tokens = config.generate.max_tokens if config.generate else 0
     refuse_unfit(tokenized, source.card, max_tokens)
-    ordered = [tokenized[i] for i in plan_order([t.tokens for t in tokenized])]
-    samples = tuple(PlannedSample(i, t.stimulus, t.tokens, t.offsets, t.span_tokens) for i, t in enumerate(ordered))
+    samples = tokenized.reordered(plan_order(tokenized.prompts))
     hooks = plan_hooks(config.hooks, samples, source.card, max_tokens, source.file.sha256)
-    scores = plan_scores(config.score, ordered, source.tokenizer, source.card, parse_special=parse_special)
-    prompts = [sample.tokens for sample in samples]
-    private = hooks.private_from([len(prompt) for prompt in prompts])
-    unit_rows, units = plan_units(prompts, config.engine.unit_rows, extra_rows(scores), private)
+    scores = plan_scores(config.score, samples, source.tokenizer, source.card, parse_special=parse_special)
+    private = hooks.private_from(samples.lengths)
+    unit_rows, units = plan_units(samples.prompts, config.engine.unit_rows, extra_rows(scores), private)
     notes = [*source.card.notes(), *source.tokenizer.warnings]
-    notes += [*notes_on(ordered, source.tokenizer, parse_special=parse_special), *score_notes(config.score, scores)]
+    notes += [*notes_on(samples, source.tokenizer, parse_special=parse_special), *score_notes(config.score, scores)]
     notes += hook_notes(hooks, source.file.sha256, scored=len(scores.merged) > 0)
     # The last token of all prompts, which notes_on compares, says more than their last character.
     notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
-    special = special_ids(ordered, source.tokenizer)
+    special = special_ids(samples, source.tokenizer)
     return Plan(config, source, samples, units, hooks, scores, unit_rows, special, tuple(notes), found.record)
 
 

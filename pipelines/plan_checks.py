@@ -24,12 +24,12 @@ def refusal(problem: str, offenders: Sequence[str], remedy: str) -> ConfigError:
 
 def refuse_unfit(samples: Sequence[Tokenized], card: ModelCard, max_tokens: int) -> None:
     """Raise ConfigError if prompts have no tokens, or do not fit the context with `max_tokens` new ones."""
-    empty = [repr(s.stimulus.id) for s in samples if len(s.tokens) == 0]
+    empty = [repr(s.id) for s in samples if len(s.tokens) == 0]
     if empty:
         raise refusal("without a single token", empty, "give each a prompt that is not empty")
     room = card.context_length
     long = [
-        f"{s.stimulus.id!r} ({len(s.tokens)} tokens{f' + {max_tokens} to generate' if max_tokens else ''})"
+        f"{s.id!r} ({len(s.tokens)} tokens{f' + {max_tokens} to generate' if max_tokens else ''})"
         for s in samples
         if len(s.tokens) + max_tokens > room
     ]
@@ -44,11 +44,7 @@ def refuse_unfit(samples: Sequence[Tokenized], card: ModelCard, max_tokens: int)
 def notes_on(samples: Sequence[Tokenized], tokenizer: "Tokenizer", *, parse_special: bool) -> list[str]:
     """Say what deserves a look: one line per matter."""
     notes = []
-    spelt = (
-        {}
-        if parse_special
-        else {s.stimulus.id: found for s in samples if (found := tokenizer.control_spellings(s.stimulus.prompt))}
-    )
+    spelt = {} if parse_special else {s.id: found for s in samples if (found := tokenizer.control_spellings(s.prompt))}
     if spelt:
         first, found = next(iter(spelt.items()))
         notes.append(

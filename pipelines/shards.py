@@ -53,6 +53,8 @@ GROUP_BYTES: Final = 100_000_000
 """Largest row group, decoded: viewers refuse much larger ones."""
 STIMULI_GROUP: Final = 20_000
 """Stimuli in a row group."""
+STIMULI_BATCH: Final = 1_000
+"""Stimuli that are Python values at the same time while a row group is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +184,28 @@ def write_generations(
 
 def write_stimuli(run_dir: Path, samples: Sequence[Sample], *, attempt: str, metadata: Mapping[str, str]) -> PartFile:
     """Write `stimuli.parquet`: one row per planned sample, in sample order, and a column for every label of the run."""
-    ordered = sorted(samples, key=lambda sample: sample.sample_index)
-    if [sample.sample_index for sample in ordered] != list(range(len(ordered))):
-        raise ValueError("sample indices must be 0, 1, … without gaps")
-    labels = sorted({name for sample in ordered for name in sample.stimulus.labels})
+    if any(sample.sample_index != place for place, sample in enumerate(samples)):
+        samples = sorted(samples, key=lambda sample: sample.sample_index)
+    names: set[str] = set()
+    needed, count = 0, len(samples)
+    for place, sample in enumerate(samples):
+        if sample.sample_index != place:
+            raise ValueError("sample indices must be 0, 1, … without gaps")
+        stimulus = sample.stimulus
+        names.update(stimulus.labels)
+        needed += 2 * len(stimulus.prompt.encode()) + 12 * len(sample.tokens)
+    labels = sorted(names)
     schema = _with_metadata(tables.stimuli_schema(labels), STIMULI, None, metadata)
-    needed = sum(2 * len(sample.stimulus.prompt.encode()) + 12 * len(sample.tokens) for sample in ordered)
-    job = _Job(run_dir, attempt, STIMULI, STIMULI_PATH, (0, len(ordered)), schema, len(ordered), needed)
-    batches = (ordered[i : i + STIMULI_GROUP] for i in range(0, len(ordered), STIMULI_GROUP))
-    return _write(job, (table_of(stimulus_columns(batch, labels), schema) for batch in batches))
+    job = _Job(run_dir, attempt, STIMULI, STIMULI_PATH, (0, count), schema, count, needed)
+    groups = (samples[i : i + STIMULI_GROUP] for i in range(0, count, STIMULI_GROUP))
+    return _write(job, (_stimuli_group(group, labels, schema) for group in groups))
+
+
+def _stimuli_group(samples: Sequence[Sample], labels: Sequence[str], schema: Any) -> Table:
+    """One row group, made of small batches: a row as Python values takes many times its place in a column."""
+    starts = range(0, len(samples), STIMULI_BATCH)
+    batches = [table_of(stimulus_columns(samples[i : i + STIMULI_BATCH], labels), schema) for i in starts]
+    return pa.concat_tables(batches).combine_chunks()
 
 
 def _captures_job(

@@ -8,6 +8,7 @@ from pipelines.errors import VerifyError
 from pipelines.manifest import Manifest, stimuli_sha256
 from pipelines.parts import STIMULI_PATH
 from pipelines.rows import LABEL_PREFIX
+from pipelines.stimuli.packed import pack
 from pipelines.stimuli.record import Stimulus, StimulusSet, Target
 
 
@@ -23,7 +24,7 @@ def read_stored(run_dir: Path, manifest: Manifest) -> StimulusSet:
             f"{run_dir / STIMULI_PATH} does not hold the stimuli that the manifest was made with; "
             "`ember pipeline verify` lists what is wrong"
         )
-    return StimulusSet(found, (), dict(manifest.origin.stimuli or {}))
+    return StimulusSet(pack(found), (), dict(manifest.origin.stimuli or {}))
 
 
 def _stimulus(row: dict[str, Any]) -> Stimulus:

@@ -5,8 +5,6 @@ other stimuli is refused. Arrays only, read without pickle: opening a directory 
 """
 
 import functools
-import hashlib
-import io
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,17 +115,17 @@ class UnitFile:
 
 def write_unit_file(run_dir: Path, plan: "Plan") -> str:
     """Write the plan's file, if it is not there, and return its path relative to the run directory."""
-    body = _encode(plan)
-    name = f"{PLANS}/units-{hashlib.sha256(body).hexdigest()[:16]}.npz"
-    target = run_dir / name
-    if not target.exists():
-        with (
-            placing.disk_errors(run_dir, "cannot write the plan", len(body)),
-            placing.staged(run_dir, "plan", target.name) as staged,
-        ):
-            staged.write_bytes(body)
-            placing.sync_file(staged)
-            placing.place(staged, target)
+    arrays = _arrays(plan)
+    needed = sum(array.nbytes for array in arrays.values())
+    with (
+        placing.disk_errors(run_dir, "cannot write the plan", needed),
+        placing.staged(run_dir, "plan", "units.npz") as staged,
+    ):
+        # Fixed order and np.savez's fixed dates: the same plan gives the same bytes.
+        np.savez(staged, allow_pickle=False, **arrays)
+        name = f"{PLANS}/units-{placing.sha256_file(staged)[:16]}.npz"
+        placing.sync_file(staged)
+        placing.place(staged, run_dir / name)
     return name
 
 
@@ -171,7 +169,7 @@ def read_unit_file(path: Path) -> UnitFile:
         )
 
 
-def _encode(plan: "Plan") -> bytes:
+def _arrays(plan: "Plan") -> dict[str, NDArray[Any]]:
     prompts = Ragged.of([sample.tokens for sample in plan.samples])
     arrays: dict[str, NDArray[Any]] = {"tokens": prompts.values, "starts": prompts.starts}
     for i, capture in enumerate(plan.captures):
@@ -182,17 +180,20 @@ def _encode(plan: "Plan") -> bytes:
     acting, hooks = encode(plan.hooks.tables)
     arrays |= acting
     arrays["told"] = np.frombuffer(json.dumps(_told(plan) | {"hooks": hooks}, sort_keys=True).encode(), np.uint8)
-    buffer = io.BytesIO()
-    # Fixed order and np.savez's fixed dates: the same plan gives the same bytes.
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
+    return arrays
 
 
 def _told(plan: "Plan") -> dict[str, Any]:
+    ids, expected, expect_modes = [], [], []
+    for sample in plan.samples:
+        stimulus = sample.stimulus
+        ids.append(stimulus.id)
+        expected.append(stimulus.expected)
+        expect_modes.append(stimulus.expect_mode)
     return {
-        "ids": [sample.stimulus.id for sample in plan.samples],
-        "expected": [sample.stimulus.expected for sample in plan.samples],
-        "expect_modes": [sample.stimulus.expect_mode for sample in plan.samples],
+        "ids": ids,
+        "expected": expected,
+        "expect_modes": expect_modes,
         "special_ids": sorted(plan.special_ids),
         "captures": [
             {name: getattr(c, name) for name in ("name", "site", "layers", "pooled", "observe", "step")}

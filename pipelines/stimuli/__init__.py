@@ -7,6 +7,7 @@ from pipelines.stimuli.checks import leaks, unknown_reveals
 from pipelines.stimuli.config import ItemsConfig, RootPatternConfig
 from pipelines.stimuli.drafts import Draft, fail, finish
 from pipelines.stimuli.normalisers import changes
+from pipelines.stimuli.packed import pack
 from pipelines.stimuli.record import Dropped, Normalize, Stimulus, StimulusSet, Target
 from pipelines.stimuli.selecting import admitted, chosen
 from pipelines.stimuli.table_config import FileConfig
@@ -34,7 +35,7 @@ class _Run(Protocol):
 
 def build_stimuli(config: _Run) -> list[Stimulus]:
     """Make the stimuli of a run (a RunConfig), in the user's order. See `build_section` for errors."""
-    return build_set(config).stimuli
+    return list(build_set(config).stimuli)
 
 
 def build_set(config: _Run) -> StimulusSet:
@@ -62,7 +63,7 @@ def build_section(config: StimuliSection, base: Path, *, normalize: Normalize = 
     if found:
         remedy = "declare them in `reveals`, or write `allow_leaks: true`"
         fail(["stimuli: the prompts give labels away:", *found, remedy])
-    return StimulusSet(stimuli, dropped, record)
+    return StimulusSet(pack(stimuli), dropped, record)
 
 
 def _drafts(config: StimuliSection, base: Path) -> tuple[list[Draft], tuple[Dropped, ...], dict[str, Any]]:

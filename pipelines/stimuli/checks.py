@@ -3,6 +3,7 @@
 `leaks` are refused (a label that the prompt gives away without saying so), `find` only reports. Neither changes a text.
 """
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pipelines.settings import closest
+from pipelines.stimuli.normalisers import PRESENTATION_FORMS
+from pipelines.stimuli.packed import PackedStimuli, pack
 from pipelines.stimuli.record import Dropped, Stimulus
 from pipelines.stimuli.selecting import fold
 
@@ -17,6 +20,7 @@ INVISIBLE: Final = frozenset(
     "\u00ad\u034f\u061c\u0640\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )
 """Bidi marks and isolates, joiners, tatweel, soft hyphen, zero-width spaces, a byte order mark inside a text."""
+_ANY_INVISIBLE: Final = re.compile(f"[{''.join(sorted(INVISIBLE))}]")
 LETTER_PAIRS: Final = (("\u064a", "\u06cc", "yeh"), ("\u0643", "\u06a9", "kaf"))
 """Arabic and Persian code points of one letter: a set that has both mixes two encodings."""
 FEW: Final = 2
@@ -116,42 +120,48 @@ def _template_labels(stimuli: Sequence[Stimulus]) -> list[Finding]:
 
 def find(stimuli: Sequence[Stimulus], dropped: Sequence[Dropped] = ()) -> list[Finding]:
     """List what deserves a look before a run; empty for a clean set."""
+    packed = pack(stimuli)
     simple = [
         _matching(
-            stimuli, "trailing_space", "end in white space, which most models never see before a continuation", _spaced
+            packed, "trailing_space", "end in white space, which most models never see before a continuation", _spaced
         ),
-        _matching(stimuli, "not_nfc", "are not in NFC: the same text may exist in two encodings", _not_nfc),
-        _matching(stimuli, "presentation_forms", "hold Arabic presentation forms instead of letters", _has_forms),
+        _matching(packed, "not_nfc", "are not in NFC: the same text may exist in two encodings", _not_nfc),
+        _matching(packed, "presentation_forms", "hold Arabic presentation forms instead of letters", _has_forms),
     ]
-    whole = [_same_text(stimuli), _nearly_same(stimuli), _same_ending(stimuli), _invisible(stimuli), _dropped(dropped)]
-    lists = [*_mixed_letters(stimuli), *_uneven_labels(stimuli)]
+    whole = [_same_text(packed), _nearly_same(packed), _same_ending(packed), _invisible(packed), _dropped(dropped)]
+    lists = [*_mixed_letters(packed), *_uneven_labels(packed)]
     return [finding for finding in [*whole, *simple, *lists] if finding]
 
 
-def _matching(stimuli: Sequence[Stimulus], code: str, said: str, test: Callable[[Stimulus], bool]) -> Finding | None:
-    ids = _ids(stimulus for stimulus in stimuli if test(stimulus))
+def _matching(stimuli: PackedStimuli, code: str, said: str, test: Callable[[str], bool]) -> Finding | None:
+    ids = _whose(stimuli, test)
     return Finding(code, f"{len(ids)} prompts {said}", ids) if ids else None
+
+
+def _whose(stimuli: PackedStimuli, test: Callable[[str], bool]) -> tuple[str, ...]:
+    """Ids of the stimuli whose prompt passes a test."""
+    return tuple(stimuli.ids[at] for at, prompt in enumerate(stimuli.prompts) if test(prompt))
 
 
 def _ids(stimuli: Iterable[Stimulus]) -> tuple[str, ...]:
     return tuple(stimulus.id for stimulus in stimuli)
 
 
-def _spaced(stimulus: Stimulus) -> bool:
-    return stimulus.prompt[-1].isspace()
+def _spaced(prompt: str) -> bool:
+    return prompt[-1].isspace()
 
 
-def _not_nfc(stimulus: Stimulus) -> bool:
-    return not unicodedata.is_normalized("NFC", stimulus.prompt)
+def _not_nfc(prompt: str) -> bool:
+    return not unicodedata.is_normalized("NFC", prompt)
 
 
-def _has_forms(stimulus: Stimulus) -> bool:
-    return any("\ufb50" <= ch <= "\ufdff" or "\ufe70" <= ch <= "\ufefc" for ch in stimulus.prompt)
+def _has_forms(prompt: str) -> bool:
+    return PRESENTATION_FORMS.search(prompt) is not None
 
 
-def _same_ending(stimuli: Sequence[Stimulus]) -> Finding | None:
+def _same_ending(stimuli: PackedStimuli) -> Finding | None:
     """One last character everywhere: `position: last` then captures the same token each time, and not the word."""
-    endings = {stimulus.prompt[-1] for stimulus in stimuli}
+    endings = {prompt[-1] for prompt in stimuli.prompts}
     if len(stimuli) < 2 or len(endings) > 1:
         return None
     (last,) = endings
@@ -159,51 +169,51 @@ def _same_ending(stimuli: Sequence[Stimulus]) -> Finding | None:
     return Finding("same_ending", said, ())
 
 
-def _groups(stimuli: Sequence[Stimulus], key: Callable[[Stimulus], str]) -> list[list[Stimulus]]:
-    groups: dict[str, list[Stimulus]] = defaultdict(list)
-    for stimulus in stimuli:
-        groups[key(stimulus)].append(stimulus)
-    return [group for group in groups.values() if len(group) > 1]
+def _groups(stimuli: PackedStimuli, key: Callable[[str], str]) -> list[list[int]]:
+    """Places of stimuli whose prompts have the same key, group by group; those that stand alone are left out."""
+    first: dict[str, int] = {}
+    groups: dict[int, list[int]] = {}
+    for at, prompt in enumerate(stimuli.prompts):
+        home = first.setdefault(key(prompt), at)
+        if home != at:
+            groups.setdefault(home, [home]).append(at)
+    return [groups[home] for home in sorted(groups)]
 
 
-def _same_text(stimuli: Sequence[Stimulus]) -> Finding | None:
-    groups = _groups(stimuli, lambda stimulus: stimulus.prompt)
+def _same_text(stimuli: PackedStimuli) -> Finding | None:
+    groups = _groups(stimuli, lambda prompt: prompt)
     said = f"{len(groups)} texts stand under several ids: a split by id would put one text on both sides"
-    return Finding("duplicate_text", said, _ids(s for group in groups for s in group)) if groups else None
+    return Finding("duplicate_text", said, _ids_of(stimuli, groups)) if groups else None
 
 
-def _nearly_same(stimuli: Sequence[Stimulus]) -> Finding | None:
-    groups = [
-        g
-        for g in _groups(stimuli, lambda stimulus: fold(stimulus.prompt))
-        if len({stimulus.prompt for stimulus in g}) > 1
-    ]
+def _nearly_same(stimuli: PackedStimuli) -> Finding | None:
+    groups = [group for group in _groups(stimuli, fold) if len({stimuli.prompts[at] for at in group}) > 1]
     said = f"{len(groups)} groups of texts differ in white space, letter case or normal form only"
-    return Finding("near_duplicate", said, _ids(s for group in groups for s in group)) if groups else None
+    return Finding("near_duplicate", said, _ids_of(stimuli, groups)) if groups else None
 
 
-def _invisible(stimuli: Sequence[Stimulus]) -> Finding | None:
-    found = [(s, at) for s in stimuli for at in [_first_invisible(s.prompt)] if at is not None]
+def _ids_of(stimuli: PackedStimuli, groups: Iterable[Sequence[int]]) -> tuple[str, ...]:
+    return tuple(stimuli.ids[at] for group in groups for at in group)
+
+
+def _invisible(stimuli: PackedStimuli) -> Finding | None:
+    found = _whose(stimuli, lambda prompt: _ANY_INVISIBLE.search(prompt) is not None)
     if not found:
         return None
-    first, at = found[0]
-    name = unicodedata.name(first.prompt[at], "unnamed")
+    first, mark = next((at, mark) for at, text in enumerate(stimuli.prompts) if (mark := _ANY_INVISIBLE.search(text)))
+    name = unicodedata.name(mark[0], "unnamed")
     said = (
-        f"{len(found)} prompts hold invisible or stretching marks, such as U+{ord(first.prompt[at]):04X} {name} at "
-        f"character {at} of {first.id!r}"
+        f"{len(found)} prompts hold invisible or stretching marks, such as U+{ord(mark[0]):04X} {name} at "
+        f"character {mark.start()} of {stimuli.ids[first]!r}"
     )
-    return Finding("invisible_marks", said, tuple(stimulus.id for stimulus, _ in found))
+    return Finding("invisible_marks", said, found)
 
 
-def _first_invisible(text: str) -> int | None:
-    return next((at for at, character in enumerate(text) if character in INVISIBLE), None)
-
-
-def _mixed_letters(stimuli: Sequence[Stimulus]) -> list[Finding]:
+def _mixed_letters(stimuli: PackedStimuli) -> list[Finding]:
     findings = []
     for arabic, persian, name in LETTER_PAIRS:
-        rare = _ids(s for s in stimuli if persian in s.prompt)
-        if rare and any(arabic in stimulus.prompt for stimulus in stimuli):
+        rare = tuple(stimuli.ids[at] for at, prompt in enumerate(stimuli.prompts) if persian in prompt)
+        if rare and any(arabic in prompt for prompt in stimuli.prompts):
             said = (
                 f"the set mixes two code points of {name}: U+{ord(persian):04X} in {len(rare)} prompts, "
                 f"U+{ord(arabic):04X} in others"
@@ -212,12 +222,11 @@ def _mixed_letters(stimuli: Sequence[Stimulus]) -> list[Finding]:
     return findings
 
 
-def _uneven_labels(stimuli: Sequence[Stimulus]) -> list[Finding]:
+def _uneven_labels(stimuli: PackedStimuli) -> list[Finding]:
     """Labels that only some stimuli have: misspelt, or added halfway; many of them are features, as of a treebank."""
-    names = sorted({name for stimulus in stimuli for name in stimulus.labels})
-    lacking = {name: _ids(s for s in stimuli if name not in s.labels) for name in names}
+    lacking = {name: stimuli.lacking(name) for name in stimuli.label_names}
     findings = [
-        Finding("uneven_label", f"{len(ids)} of {len(stimuli)} stimuli have no label {name!r}", ids)
+        Finding("uneven_label", f"{len(ids)} of {len(stimuli)} stimuli have no label {name!r}", tuple(ids))
         for name, ids in lacking.items()
         if ids
     ]

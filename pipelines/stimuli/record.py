@@ -4,6 +4,7 @@ A leaf of the factory. Texts are exactly what was given (or normalised as the co
 prompt's UTF-8.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -57,7 +58,7 @@ class Dropped:
 class StimulusSet:
     """What a config's `stimuli` section gave."""
 
-    stimuli: list[Stimulus]
+    stimuli: Sequence[Stimulus]
     dropped: tuple[Dropped, ...] = ()
     record: dict[str, Any] = field(default_factory=dict)
     """Where they came from and what was done to them, for the manifest: source, steps with counts, normalisers."""
