@@ -20,15 +20,15 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import dask
-from distributed import Client, Future, KilledWorker, LocalCluster
+from distributed import Client, Future, KilledWorker, LocalCluster, secede
 
 from pipelines import worker
+from pipelines.attempts import left_by
 from pipelines.errors import RunError
 from pipelines.executor import Outcome
 from pipelines.main_guard import refuse_unguarded_script
-from pipelines.resume import left_by
 from pipelines.schedule import Cause
-from pipelines.tasks import UnitTask
+from pipelines.tasks import UnitRecord, UnitTask
 from pipelines.watchdog import Watchdog
 from pipelines.watchdog_records import read_death
 
@@ -51,8 +51,8 @@ DASK_CONFIG: Final[dict[str, Any]] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-WINDOW: Final = 2
-"""Tasks per worker in Dask's hands: one running, one waiting so that no worker idles."""
+WINDOW: Final = 3
+"""Tasks per worker in Dask's hands: one being written, one computed, one waiting so that no worker idles."""
 STARTS: Final = 2
 """Tries at starting local workers."""
 START_TIMEOUT: Final = 60.0
@@ -92,7 +92,7 @@ class DaskExecutor:
         key = f"ember-{self._run}-{task.piece}-{task.number}"
         others = self._others(avoid)
         where = {"workers": others, "allow_other_workers": True} if others else {}
-        future = self._client.submit(worker.run_unit, task, key=key, pure=False, **where)
+        future = self._client.submit(run_unit, task, key=key, pure=False, **where)
         self._tasks[key] = (task, future)
         future.add_done_callback(self._finished.put)
 
@@ -144,7 +144,7 @@ class DaskExecutor:
             return Outcome(task, future.result())
         error = future.exception() if future.status == "error" else None
         if isinstance(error, KilledWorker):
-            return Outcome(task, None, self._cause_of_death(task))
+            return self._death(task)
         if error is None:
             raise RunError(
                 f"unit {task.piece} was {future.status} by the Dask scheduler; "
@@ -152,16 +152,22 @@ class DaskExecutor:
             )
         raise RunError(f"unit {task.piece} could not be run by Dask: {type(error).__name__}: {error}")
 
-    def _cause_of_death(self, task: UnitTask) -> Cause | None:
-        """Return why the worker that had begun `task` ended; None when none had begun it."""
+    def _death(self, task: UnitTask) -> Outcome:
+        """Say why the worker that had begun `task` ended, if one had and this task may be to blame."""
         left = left_by(self._run_dir, task.prefix)
-        if not left:
-            return None
-        host, pid = left[-1]
+        if not left or left[-1].beside:
+            return Outcome(task, None, beside=bool(left))
+        host, pid = left[-1].host, left[-1].pid
         death = read_death(self._run_dir, host, pid, wait=DEATH_WAIT)
         if death is None:
-            return Cause("unknown", f"worker {pid} on {host} was lost; nothing watched how", host, len(left))
-        return Cause(death.kind, death.detail, host, len(left))
+            told = f"worker {pid} on {host} was lost; nothing watched how"
+            return Outcome(task, None, Cause("unknown", told, host, len(left)))
+        return Outcome(task, None, Cause(death.kind, death.detail, host, len(left)))
+
+
+def run_unit(task: UnitTask) -> UnitRecord:
+    """Do a task on a worker, which may begin another one once this one is computed and only has to be written."""
+    return worker.run_unit(task, secede)
 
 
 @contextmanager

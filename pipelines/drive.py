@@ -20,6 +20,9 @@ GATE: Final = 0
 PATIENCE: Final = 10
 """Failed tries in a row, before anything has ever succeeded, after which the run itself is at fault."""
 
+NOT_BEGUN: Final = "the worker ended before it had begun this"
+BESIDE: Final = "the worker ended while it computed another unit and only wrote this one"
+
 MakeTask = Callable[[Attempt], UnitTask]
 
 
@@ -81,7 +84,7 @@ class Drive:
             return
         self._plan.source.file.check_unchanged()
         if record is None:
-            self._fail(outcome.task, outcome.cause)
+            self._fail(outcome.task, outcome.cause, beside=outcome.beside)
         elif record.fatal:
             raise RunError(record.error)
         else:
@@ -95,11 +98,11 @@ class Drive:
         journal.note(self._run_dir, event, piece=record.piece, seconds=round(record.seconds, 3), worker=record.pid)
         self._show(Step(event, record.piece, receipt, seconds=record.seconds))
 
-    def _fail(self, task: UnitTask, cause: Cause | None) -> None:
-        """Apply the rule to a failed try; without a cause its worker ended before it had begun."""
+    def _fail(self, task: UnitTask, cause: Cause | None, *, beside: bool = False) -> None:
+        """Apply the rule to a failed try; without a cause its worker ended of another one, or before it had begun."""
         piece = self._schedule.running(task.piece)
-        event = self._schedule.failed(piece, cause) if cause else self._schedule.put_back(piece)
-        told = cause.detail if cause else "the worker ended before it had begun this"
+        event = self._schedule.failed(piece, cause) if cause else self._schedule.put_back(piece, alone=beside)
+        told = cause.detail if cause else BESIDE if beside else NOT_BEGUN
         journal.note(self._run_dir, event, piece=task.piece, kind=cause.kind if cause else "", cause=told)
         self._check_patience(cause.kind if cause else "", told)
         if cause:

@@ -15,6 +15,8 @@ class Outcome:
     record: UnitRecord | None
     cause: Cause | None = None
     """How the worker ended; None with a record, and for a task that its worker had not begun."""
+    beside: bool = False
+    """The task was being written while its worker died of another unit, as far as can be told; it has no cause."""
 
 
 class Executor(Protocol):

@@ -80,9 +80,3 @@ def outermost(found: Iterable[Receipt]) -> list[Receipt]:
     found = list(found)
     names = {receipt.piece for receipt in found}
     return [receipt for receipt in found if not names & set(ancestors(receipt.piece))]
-
-
-def left_by(run_dir: Path, prefix: str) -> list[tuple[str, int]]:
-    """Host and process of each attempt with this prefix that began and did not end."""
-    names = [path.name.split(".", 4) for path in (run_dir / placing.STAGING).glob(f"{prefix}*")]
-    return sorted((host, int(pid)) for _, _, _, pid, host in names)

@@ -4,6 +4,9 @@ The rule: a whole unit that fails is tried once more, elsewhere. Failing twice i
 one try, then is split in turn; a single prompt gets two tries and is then isolated. So one prompt that kills its
 worker in a unit of n prompts costs at most 4 + log2(n) workers, all other prompts are done, and a single unlucky
 death changes nothing.
+
+A worker computes one unit while it writes another. When it dies, the one that was computed is to blame; the other is
+done again. Whatever is done again is `alone` in its worker, so that no innocent is ever blamed twice.
 """
 
 from collections import deque
@@ -23,6 +26,8 @@ class Attempt:
     """From 0; also counts tries that a worker died of without having started the piece."""
     avoid: str = ""
     """Host where the last try failed; empty when none did."""
+    alone: bool = False
+    """Its worker is to do nothing else meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +90,11 @@ class Schedule:
         """Note that a piece has its receipt."""
         del self._running[piece.name]
 
-    def put_back(self, piece: Piece) -> Literal["retry"]:
-        """Return a piece whose worker died before it had started: that counts as no try."""
+    def put_back(self, piece: Piece, *, alone: bool = False) -> Literal["retry"]:
+        """Return a piece whose worker died before it had started, or of another one: that counts as no try."""
         attempt = self._running.pop(piece.name)
-        self._source(piece).appendleft(Attempt(piece, attempt.number + 1, attempt.avoid))
+        again = Attempt(piece, attempt.number + 1, attempt.avoid, attempt.alone or alone)
+        self._source(piece).appendleft(again)
         return "retry"
 
     def failed(self, piece: Piece, cause: Cause) -> Literal["retry", "split", "isolated"]:
@@ -97,12 +103,12 @@ class Schedule:
         tries = self._tries[piece.name] = self._tries.get(piece.name, 0) + cause.deaths
         patience = 2 if piece.size == 1 or not piece.path else 1
         if tries < patience:
-            self._source(piece).append(Attempt(piece, attempt.number + 1, cause.host))
+            self._source(piece).append(Attempt(piece, attempt.number + 1, cause.host, alone=True))
             return "retry"
         if piece.size == 1:
             self.isolated.append(Isolated(piece, cause, tries))
             return "isolated"
-        self._source(piece).extend(Attempt(half, 0, cause.host) for half in piece.halves())
+        self._source(piece).extend(Attempt(half, 0, cause.host, alone=True) for half in piece.halves())
         return "split"
 
     def _source(self, piece: Piece) -> deque[Attempt]:

@@ -100,6 +100,7 @@ class Job:
             dtype=config.output.dtype,
             metadata=tuple(self.footer.items()),
             ember=__version__,
+            alone=attempt.alone,
         )
 
 

@@ -64,6 +64,8 @@ class UnitTask:
     """Key-value pairs for the footers of part files; the same for all parts of a run."""
     ember: str = ""
     """The program's version."""
+    alone: bool = False
+    """Its worker is to do nothing else meanwhile, so that it is known whose fault another death would be."""
 
     @property
     def prefix(self) -> str:

@@ -11,14 +11,13 @@ import os
 import signal
 import socket
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from distributed.diagnostics.plugin import NannyPlugin
 
-from pipelines.placing import STAGING
+from pipelines.attempts import busy_seconds
 from pipelines.watchdog_records import Death, write_death
 
 INTERVAL: Final = 0.1
@@ -38,15 +37,6 @@ def private_bytes(pid: int) -> int | None:
     if "RssAnon" not in fields:
         return None
     return sum(int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
-
-
-def busy_seconds(run_dir: Path, pid: int) -> float:
-    """How long a worker process of this host has been at its present try; 0 when it is at none."""
-    begun = [0.0]
-    for mark in (run_dir / STAGING).glob(f"*.{pid}.{socket.gethostname()}/mark"):
-        with suppress(OSError):
-            begun.append(time.time() - mark.stat().st_mtime)
-    return max(begun)
 
 
 class Watchdog(NannyPlugin):  # type: ignore[misc]

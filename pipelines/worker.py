@@ -2,9 +2,8 @@
 
     look for the receipt -> run the unit -> put its part files in place -> commit the receipt -> return a record
 
-The model is opened once per process, so each part of its file is mapped once however many units the process does. The
-staging directory of a try is made before the engine starts and removed after the receipt: when a worker dies, what it
-leaves there says what it was doing.
+The model is opened once per process, so each part of its file is mapped once however many units the process does. While
+a unit is put in place the next one is run (`pipelines.turns`).
 """
 
 import functools
@@ -12,15 +11,12 @@ import importlib
 import json
 import math
 import os
-import shutil
 import signal
 import socket
 import threading
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +24,17 @@ from ember.errors import EmberError, GGUFError
 from ember.generate import TextStream
 from ember.gguf import GGUFFile
 from ember.work import CaptureWork, UnitResult
-from pipelines import journal, placing, shards
+from pipelines import journal, shards
+from pipelines.attempts import begun
 from pipelines.errors import RunError
-from pipelines.findings import write_findings
+from pipelines.findings import Finding, write_findings
 from pipelines.parts import PartFile
 from pipelines.receipts import EXPERIMENT, NON_FINITE, Failure, Receipt, commit, holds, read
 from pipelines.rows import CaptureRows
 from pipelines.score_rows import score_rows
 from pipelines.sources import read_rows
 from pipelines.tasks import EngineRecord, EngineSettings, UnitRecord, UnitTask, deciding_numerics
+from pipelines.turns import Turn
 from pipelines.unit_file import UnitFile, read_unit_file
 from pipelines.unit_hooks import findings_of, make_experiments
 from pipelines.unit_rows import attention_rows, capture_rows, generation_row
@@ -73,7 +71,6 @@ def stamps(file: GGUFFile) -> tuple[tuple[int, int], ...]:
 
 
 _OPENED: dict[tuple[EngineSettings, str], Any] = {}
-_ONE_AT_A_TIME = threading.Lock()
 
 
 def _open(settings: EngineSettings) -> Any:
@@ -93,16 +90,17 @@ def _open(settings: EngineSettings) -> Any:
     return _OPENED[key, settings.route]
 
 
-def run_unit(task: UnitTask) -> UnitRecord:
+def run_unit(task: UnitTask, step_aside: Callable[[], None] | None = None) -> UnitRecord:
     """Do one try of a piece. Never raises: what went wrong is in the record.
 
-    A model has one set of scratch: where Dask gives a process several threads, they take turns.
+    `step_aside` is called once the piece is computed and has only to be written, where another one may then be begun in
+    this process, in another thread. See `pipelines.turns.Turn`.
     """
-    with _ONE_AT_A_TIME:
-        return _run_unit(task)
+    with Turn(None if task.alone else step_aside) as turn:
+        return _run_unit(task, turn)
 
 
-def _run_unit(task: UnitTask) -> UnitRecord:
+def _run_unit(task: UnitTask, turn: Turn) -> UnitRecord:
     started, run_dir = time.monotonic(), Path(task.run_dir)
     found = read(run_dir, task.piece)
     if found and holds(run_dir, found):
@@ -110,8 +108,10 @@ def _run_unit(task: UnitTask) -> UnitRecord:
             task.piece, found, seconds=time.monotonic() - started, host=socket.gethostname(), pid=os.getpid()
         )
     try:
-        with _begun(run_dir, task) as attempt:
-            receipt = _compute(task, run_dir, attempt)
+        with begun(run_dir, task.piece, task.prefix) as attempt:
+            computed = _compute(task, run_dir)
+            turn.hand_on(attempt.computed)
+            receipt = _keep(task, run_dir, attempt.name, computed)
     except (RunError, GGUFError, OSError) as error:
         return _failed(task, error, fatal=True)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -124,21 +124,25 @@ def _run_unit(task: UnitTask) -> UnitRecord:
     return UnitRecord(task.piece, receipt, computed=True, seconds=seconds, host=socket.gethostname(), pid=os.getpid())
 
 
-@contextmanager
-def _begun(run_dir: Path, task: UnitTask) -> Iterator[str]:
-    """Leave a mark that this try has begun, for as long as it lasts, and give the try a name of its own."""
-    name = f"{task.prefix}{uuid.uuid4().hex[:8]}.{os.getpid()}.{socket.gethostname()}"
-    folder = run_dir / placing.STAGING / name
-    with placing.disk_errors(run_dir, f"cannot begin unit {task.piece}", 0):
-        # The mark inside keeps the directory while files come and go in it.
-        (folder / "mark").mkdir(parents=True)
-    try:
-        yield name
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """What is kept of a unit until it is written: nothing here is the engine's to use again."""
+
+    model: Any
+    units: UnitFile
+    samples: range
+    result: UnitResult
+    findings: list[Finding]
+    hooked: dict[int, str]
+    """Prompts (from 0) whose experiments failed, and why."""
+
+    @property
+    def good(self) -> list[int]:
+        """Prompts (from 0) that have results."""
+        return [i for i in range(len(self.samples)) if i not in self.result.failures and i not in self.hooked]
 
 
-def _compute(task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
+def _compute(task: UnitTask, run_dir: Path) -> _Computed:
     units = read_unit_file(run_dir / task.unit_file)
     model = _open_for_run(task.engine)
     model.file.check_unchanged()
@@ -150,13 +154,18 @@ def _compute(task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
         listener=_stopper(units, len(samples), model.tokenizer),
     )
     model.file.check_unchanged()
-    measured = result.guard_nll is not None and math.isfinite(result.guard_nll)
     findings, hooked = findings_of(units, samples, result)
-    good = [i for i in range(len(samples)) if i not in result.failures and i not in hooked]
-    parts = tuple(_write(model, task, run_dir, attempt, units, result, good))
-    if units.experiments and good:
+    return _Computed(model, units, samples, result, findings, hooked)
+
+
+def _keep(task: UnitTask, run_dir: Path, attempt: str, computed: _Computed) -> Receipt:
+    """Put the unit's part files in place and then its receipt; returns the receipt that stands."""
+    result, good = computed.result, computed.good
+    parts = tuple(_write(task, run_dir, attempt, computed))
+    if computed.units.experiments and good:
         where = {"sample_start": task.start, "sample_end": task.end}
-        parts = (*parts, write_findings(run_dir, task.piece, attempt, findings, **where))
+        parts = (*parts, write_findings(run_dir, task.piece, attempt, computed.findings, **where))
+    measured = result.guard_nll is not None and math.isfinite(result.guard_nll)
     receipt = Receipt(
         piece=task.piece,
         start=task.start,
@@ -167,7 +176,7 @@ def _compute(task: UnitTask, run_dir: Path, attempt: str) -> Receipt:
         generated=sum(len(result.produced[i].token_ids) for i in good) if result.produced else 0,
         guard_nll=result.guard_nll if measured else None,
         guard_count=result.guard_count if measured else 0,
-        failures=tuple(_failures(task.start, result, hooked)),
+        failures=tuple(_failures(task.start, result, computed.hooked)),
         ember=task.ember,
     )
     standing = commit(run_dir, attempt, receipt)
@@ -209,13 +218,12 @@ def _place(layer: int, site: str) -> str:
     return f"layer {layer} ({site})" if layer >= 0 else site
 
 
-def _write(
-    model: Any, task: UnitTask, run_dir: Path, attempt: str, units: UnitFile, result: UnitResult, good: list[int]
-) -> list[PartFile]:
-    """Write the tables of a unit whose prompts `good` (from 0) have results."""
+def _write(task: UnitTask, run_dir: Path, attempt: str, computed: _Computed) -> list[PartFile]:
+    """Write the tables of a unit, with rows for its prompts that have results."""
+    units, samples, result, good = computed.units, computed.samples, computed.result, computed.good
     if not good:
         return []
-    rows = _captured(model, units, range(task.start, task.end), result, good)
+    rows = _captured(computed)
     where: dict[str, Any] = {"sample_start": task.start, "sample_end": task.end, "metadata": dict(task.metadata)}
     parts = []
     for write, wanted in (
@@ -226,30 +234,30 @@ def _write(
             parts.append(write(run_dir, task.piece, attempt, wanted, dtype=task.dtype, **where))
     if units.attention:
         pairs = zip(units.attention, result.attention, strict=True)
-        kept = [attention_rows(units, one, range(task.start, task.end), good, found) for one, found in pairs]
+        kept = [attention_rows(units, one, samples, good, found) for one, found in pairs]
         parts.append(shards.write_attention(run_dir, task.piece, attempt, kept, **where))
     if units.answers:
         scores = score_rows(units, task.start, task.end, result)
-        produced: list[Any] = list(result.produced) or [None] * (task.end - task.start)
-        told = [generation_row(units, task.start + i, produced[i], model.tokenizer, scores[i]) for i in good]
+        produced: list[Any] = list(result.produced) or [None] * len(samples)
+        tokenizer = computed.model.tokenizer
+        told = [generation_row(units, samples[i], produced[i], tokenizer, scores[i]) for i in good]
         parts.append(shards.write_generations(run_dir, task.piece, attempt, told, **where))
     return parts
 
 
-def _captured(
-    model: Any, units: UnitFile, samples: range, result: UnitResult, good: Sequence[int]
-) -> list[CaptureRows]:
+def _captured(computed: _Computed) -> list[CaptureRows]:
+    units, result = computed.units, computed.result
     lost = result.failures.keys() | result.hook_failures.keys()
     return [
         capture_rows(
             units,
             capture,
-            samples,
-            good,
+            computed.samples,
+            computed.good,
             values,
             produced=result.produced,
             lost=lost,
-            is_special=model.tokenizer.is_special,
+            is_special=computed.model.tokenizer.is_special,
         )
         for capture, values in zip(units.captures, result.captures, strict=True)
     ]
