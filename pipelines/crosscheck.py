@@ -6,7 +6,7 @@ Pure functions of decoded tables; each gives one line per problem.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from pipelines.rows import LABEL_PREFIX, TOKEN_COLUMNS
 
 Key = tuple[str, str, int]
 KEY_COLUMNS = ("sample_index", "step", "position")
+RECORDS: Final = 1_000
+"""Stimuli that are Python values at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,13 @@ def stimuli_problems(table: tables.Table, manifest: Manifest) -> Iterator[str]:
         yield "its stimuli are not those of stimuli_sha256"
 
 
-def _records(table: tables.Table) -> list[dict[str, Any]]:
-    return [
-        {k: v for k, v in row.items() if not (v is None and k.startswith(LABEL_PREFIX))}
-        for row in table.drop_columns(list(TOKEN_COLUMNS)).to_pylist()
-    ]
+def _records(table: tables.Table) -> Iterator[dict[str, Any]]:
+    """Records of the stimuli in the user's order, made a few at a time."""
+    told = table.drop_columns(list(TOKEN_COLUMNS))
+    order = np.argsort(tables.column(table, "source_index"), kind="stable")
+    for start in range(0, len(order), RECORDS):
+        for row in tables.rows_at(told, order[start : start + RECORDS]).to_pylist():
+            yield {k: v for k, v in row.items() if not (v is None and k.startswith(LABEL_PREFIX))}
 
 
 def group_problems(group: tables.Table, stimuli: Stimuli, continuations: Continuations | None) -> Iterator[str]:

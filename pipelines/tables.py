@@ -286,6 +286,11 @@ def beside(left: Table, right: Table, rows: NDArray[Any] | None = None) -> Table
     return left
 
 
+def rows_at(table: Table, rows: NDArray[Any]) -> Table:
+    """Return some rows of a table, in the order asked for."""
+    return table.take(numbers(rows))
+
+
 def joined(found: Sequence[Table], schema: Any) -> Table:
     """Return tables as one; `schema` is that of none at all."""
     return pa.concat_tables(found) if found else schema.empty_table()
