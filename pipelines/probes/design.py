@@ -93,6 +93,11 @@ class Training:
     scale: Doubles
     design: Design
 
+    def linear(self, weights: Doubles, bias: Doubles, *, converged: bool = True) -> "Linear":
+        """Turn weights of standardised rows into a probe in the design's units."""
+        scaled = weights / self.scale[:, None]
+        return Linear(scaled, bias - self.mean @ scaled, converged)
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:

@@ -11,7 +11,8 @@ import numpy as np
 
 from pipelines.probes.design import Design, Linear, Rows, scores
 from pipelines.probes.lbfgs import Doubles
-from pipelines.probes.solvers import COMPARING, FITS, FITTING
+from pipelines.probes.logistic import COMPARING, FITTING
+from pipelines.probes.solvers import FITS
 from pipelines.probes.splits import Folds, Key, outside
 from pipelines.probes.targets import Codes
 

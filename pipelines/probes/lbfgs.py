@@ -26,7 +26,7 @@ class Descent:
 
     point: Doubles
     converged: bool
-    """Whether no entry of the gradient is larger than asked."""
+    """Whether the gradient is no larger than asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,23 @@ class _Step:
 
 Precondition = Callable[[Doubles], Doubles]
 """Applies an estimate of the inverse Hessian."""
+Measure = Callable[[Doubles], float]
+"""How large a gradient is."""
 Asking = Generator[Doubles, tuple[float, Doubles], Descent]
 
 
-def descend(start: Doubles, precondition: Precondition, *, tolerance: float, noise: float, iterations: int) -> Asking:
+def descend(
+    start: Doubles,
+    precondition: Precondition,
+    measure: Measure,
+    *,
+    tolerance: float,
+    noise: float,
+    iterations: int,
+) -> Asking:
     """Minimise a smooth convex function; yields points and is sent (value, gradient) of each.
+
+    Ends where `measure` of the gradient is at most `tolerance`.
 
     `precondition` applies an estimate of the inverse Hessian. `noise` is the relative error of values: a step may be
     worse by that much.
@@ -54,7 +66,7 @@ def descend(start: Doubles, precondition: Precondition, *, tolerance: float, noi
     value, gradient = yield point
     memory: deque[_Step] = deque(maxlen=MEMORY)
     for _ in range(iterations):
-        if _small(gradient, tolerance):
+        if measure(gradient) <= tolerance:
             return Descent(point, converged=True)
         direction = -_inverse_hessian(gradient, memory, precondition)
         slope = float(np.vdot(direction, gradient))
@@ -67,14 +79,10 @@ def descend(start: Doubles, precondition: Precondition, *, tolerance: float, noi
             step *= 0.5
         else:
             # values no longer tell points apart
-            return Descent(point, _small(gradient, 10 * tolerance))
+            return Descent(point, measure(gradient) <= 10 * tolerance)
         _remember(memory, tried - point, new_gradient - gradient, precondition)
         point, value, gradient = tried, new_value, new_gradient
-    return Descent(point, _small(gradient, tolerance))
-
-
-def _small(gradient: Doubles, tolerance: float) -> bool:
-    return float(np.abs(gradient).max(initial=0.0)) <= tolerance
+    return Descent(point, measure(gradient) <= tolerance)
 
 
 def _remember(memory: deque[_Step], moved: Doubles, change: Doubles, precondition: Precondition) -> None:

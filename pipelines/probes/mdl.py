@@ -13,7 +13,7 @@ import numpy as np
 
 from pipelines.probes.design import Design, Rows, scores
 from pipelines.probes.lbfgs import Doubles
-from pipelines.probes.solvers import fit_logistic
+from pipelines.probes.logistic import fit_logistic
 from pipelines.probes.targets import Codes
 
 SHARES: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
@@ -50,12 +50,16 @@ def code_lengths(
     past = np.zeros((len(targets), len(strengths)))
     for start, end in pairwise(ends):
         known, sent = order[:start], order[start:end]
-        fits = fit_logistic(design.training(rows[known]), [codes[known] for codes in targets], classes, strengths)
+        training = design.training(rows[known])
         x, seen = design.x[rows[sent]], len(np.unique(sending.groups[known]))
+        best = past.argmin(axis=1)
+        # nothing is learnt from the last block: of the other strengths nobody asks
+        kept = sorted(set(best.tolist())) if end == len(order) else list(range(len(strengths)))
+        fits = fit_logistic(training, [codes[known] for codes in targets], classes, [strengths[i] for i in kept])
         for t, (codes, models) in enumerate(zip(targets, fits, strict=True)):
             block = np.array([_bits(told, codes[sent], seen) for told in scores(x, models)])
-            bits[t] += float(block[past[t].argmin()])
-            past[t] += block
+            bits[t] += float(block[kept.index(best[t])])
+            past[t, kept] += block
     return bits
 
 

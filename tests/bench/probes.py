@@ -30,7 +30,7 @@ from pipelines.manifest import CaptureRecord
 from pipelines.probes import ProbeConfig, probe
 from pipelines.probes.design import Design
 from pipelines.probes.fitting import Task, cross_validate
-from pipelines.probes.solvers import fit_logistic
+from pipelines.probes.logistic import fit_logistic
 from pipelines.probes.splits import Grouping, make_folds
 from pipelines.stimuli.record import Stimulus
 from tests.foundry import probe_run

@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from pipelines.probes.design import Design
 from pipelines.probes.fitting import Task, cross_validate, refit
+from pipelines.probes.logistic import fit_logistic
 from pipelines.probes.mdl import Sending, blocks, code_lengths
 from pipelines.probes.metrics import count
-from pipelines.probes.solvers import fit_logistic
 from pipelines.probes.splits import Grouping, make_folds
 
 C = (1e-3, 1e-2, 1e-1, 1.0)
