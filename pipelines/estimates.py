@@ -52,7 +52,7 @@ class Memory:
     rows: int
     """Working rows of the largest unit."""
     captures: int
-    """Captured rows of the largest unit, and what writing them takes."""
+    """Captured rows of the largest unit, and those of the one before it, with what writing them takes."""
     cache: int
     """Keys and values of the largest unit, when something is generated."""
 
@@ -91,7 +91,7 @@ def worker_memory(plan: Plan) -> Memory:
         process=PROCESS_BYTES,
         weights=_decoded(plan) + _head(plan),
         rows=working * FLOAT,
-        captures=round(WRITING * max(_captured(plan, unit) for unit in plan.units)),
+        captures=round((WRITING + (len(plan.units) > 1)) * max(_captured(plan, unit) for unit in plan.units)),
         cache=max(_cached(plan, unit) for unit in plan.units) if plan.max_tokens else 0,
     )
 

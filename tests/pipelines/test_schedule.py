@@ -65,6 +65,26 @@ def test_a_task_that_was_only_waiting_is_not_blamed() -> None:
     assert attempt.piece.path == ""
 
 
+def test_what_is_done_again_is_alone_in_its_worker() -> None:
+    schedule = Schedule([Piece(0, "", 0, 8), Piece(1, "", 8, 16), Piece(2, "", 16, 24)])
+    first, second, third = schedule.take(), schedule.take(), schedule.take()
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert [one.alone for one in (first, second, third)] == [False, False, False]
+    schedule.failed(first.piece, KILLED)
+    schedule.put_back(second.piece, alone=True)
+    schedule.put_back(third.piece)
+    again = [schedule.take() for _ in range(3)]
+    assert {attempt.piece.unit: attempt.alone for attempt in again if attempt} == {0: True, 1: True, 2: False}
+    assert schedule.put_back(second.piece) == "retry"
+    assert (once_more := schedule.take())
+    assert once_more.alone
+    assert schedule.failed(first.piece, KILLED) == "split"
+    halves = [schedule.take(), schedule.take()]
+    assert [half.alone for half in halves if half] == [True, True]
+
+
 def test_the_first_unit_is_handed_out_first_and_nobody_waits_for_it() -> None:
     schedule = Schedule([Piece(0, "", 0, 4), Piece(1, "", 4, 8)], gate_unit=0)
     first = schedule.take()
