@@ -36,31 +36,66 @@ class AttentionGroup:
     starts: NDArray[np.int64]
     """[Q * H + 1] where the weights of each query and head start."""
 
-    def padded(self, start: int, end: int, width: int) -> Floats:
-        """Return the weights of queries `start` to `end` as [queries, heads, width]; 0 behind a query's own position.
+    @property
+    def seen(self) -> NDArray[np.int64]:
+        """[Q] how many positions each query sees."""
+        return np.diff(self.starts)[:: self.heads]
 
-        `width` is at least the number of positions that the last query sees.
+    def padded(self, queries: NDArray[np.int64], width: int) -> Floats:
+        """Return weights of some queries as [queries, heads, width], 0 behind what a query sees; it sees up to `width`.
+
+        The array is as large as `bounded` allows if `queries` are.
         """
-        bounds = self.starts[start * self.heads : end * self.heads + 1]
-        out = np.zeros(((end - start) * self.heads, width), np.float32)
-        out[np.arange(width) < np.diff(bounds)[:, None]] = self.weights[bounds[0] : bounds[-1]]
-        return out.reshape(end - start, self.heads, width)
+        rows = (queries[:, None] * self.heads + np.arange(self.heads)).reshape(-1)
+        at = self.starts[rows][:, None] + np.arange(width)
+        out = np.where(at < self.starts[rows + 1][:, None], self.weights[np.minimum(at, len(self.weights) - 1)], 0)
+        return out.astype(np.float32, copy=False).reshape(len(queries), self.heads, width)
 
     def pieces(self, width: int) -> Iterator[Floats]:
         """Give all of it padded to `width`, [queries, heads, width] each, a bounded number of queries at a time."""
-        step = max(1, CHUNK // max(1, self.heads * width))
-        for start in range(0, len(self.keys), step):
-            yield self.padded(start, min(start + step, len(self.keys)), width)
+        for queries in bounded(np.arange(len(self.keys)), self.heads * width):
+            yield self.padded(queries, width)
+
+
+def bounded(rows: NDArray[np.int64], numbers_each: int) -> Iterator[NDArray[np.int64]]:
+    """Give rows of `numbers_each` numbers a bounded number at a time."""
+    step = max(1, CHUNK // max(1, numbers_each))
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlace:
+    """Where a row group of kept attention lies."""
+
+    path: Path
+    index: int
+
+    def read(self) -> AttentionGroup:
+        """Read it."""
+        with tables.open_part(self.path) as part:
+            table = tables.read_group(part, self.index, (*KEYS, "head", "weights"))
+        heads = int(tables.column(table, "head").max()) + 1
+        first = numbers(np.arange(0, len(table), heads))
+        return AttentionGroup(table.select(KEYS).take(first), heads, *tables.ragged(table, "weights"))
+
+
+def attention_places(directory: Path, manifest: Manifest, name: str, layer: int) -> list[AttentionPlace]:
+    """Find the row groups of the kept attention called `name` of one layer, in the order of their rows."""
+    found = []
+    for record in manifest.parts_of(ATTENTION):
+        path = confined(directory, record)
+        with tables.open_part(path) as part:
+            for index in range(part.num_row_groups):
+                key = tables.read_group(part, index, ("capture", "layer"))
+                if len(key) and (key["capture"][0].as_py(), key["layer"][0].as_py()) == (name, layer):
+                    found.append(AttentionPlace(path, index))
+    return found
 
 
 def read_attention(directory: Path, manifest: Manifest, name: str, layer: int) -> Iterator[AttentionGroup]:
     """Read the kept attention called `name` of one layer, a row group at a time, in the order of its rows."""
-    for record in manifest.parts_of(ATTENTION):
-        with tables.open_part(confined(directory, record)) as part:
-            for index in range(part.num_row_groups):
-                key = tables.read_group(part, index, ("capture", "layer"))
-                if len(key) and (key["capture"][0].as_py(), key["layer"][0].as_py()) == (name, layer):
-                    yield _group(tables.read_group(part, index, (*KEYS, "head", "weights")))
+    return (place.read() for place in attention_places(directory, manifest, name, layer))
 
 
 def attention_keys(directory: Path, manifest: Manifest, name: str, layer: int) -> tuple[tables.Table, int]:
@@ -71,9 +106,3 @@ def attention_keys(directory: Path, manifest: Manifest, name: str, layer: int) -
         keys.append(group.keys)
         heads = group.heads
     return tables.joined(keys, tables.attention_schema().empty_table().select(KEYS).schema), heads
-
-
-def _group(table: tables.Table) -> AttentionGroup:
-    heads = int(tables.column(table, "head").max()) + 1
-    first = numbers(np.arange(0, len(table), heads))
-    return AttentionGroup(table.select(KEYS).take(first), heads, *tables.ragged(table, "weights"))

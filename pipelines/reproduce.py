@@ -18,6 +18,7 @@ from ember.sites import SITES
 from ember.tolerances import TOLERANCES
 from pipelines.canonical import plain
 from pipelines.comparison import Comparison, compare
+from pipelines.comparison.attention import ATTENTION
 from pipelines.comparison.matching import read_samples
 from pipelines.comparison.records import CaptureComparison, LayerComparison
 from pipelines.config import RunConfig, config_sha256, load_config
@@ -175,14 +176,16 @@ def _token(tokens: Any, at: int) -> str:
 
 
 def _layers(found: Comparison) -> Iterator[tuple[CaptureComparison, LayerComparison]]:
-    yield from ((capture, layer) for capture in found.captures for layer in capture.layers)
+    yield from ((capture, layer) for capture in (*found.captures, *found.attention) for layer in capture.layers)
 
 
 def _order(pair: tuple[CaptureComparison, LayerComparison]) -> tuple[int, int]:
     """In the order of computing: by layer, then by site; the two sites after all layers last."""
     capture, layer = pair
     number = layer.layer if layer.layer >= 0 else 2**31
-    return number, list(SITES).index(capture.site)
+    sites = list(SITES)
+    sites.insert(sites.index("after_attention"), ATTENTION)
+    return number, sites.index(capture.site)
 
 
 def _told(capture: CaptureComparison, layer: LayerComparison) -> str:
@@ -190,7 +193,8 @@ def _told(capture: CaptureComparison, layer: LayerComparison) -> str:
     apart = layer.rows - layer.identical
     worst = layer.worst
     far = f"at most {layer.max_relative:.3g} of a row's rms" if layer.max_relative is not None else "not finite"
-    place = f" (stimulus {worst.stimulus_id!r}, position {worst.position})" if worst else ""
+    head = f", head {worst.head}" if worst and worst.head is not None else ""
+    place = f" (stimulus {worst.stimulus_id!r}, position {worst.position}{head})" if worst else ""
     return f"capture {capture.capture!r}, {capture.site}, {at}{apart} of {layer.rows} rows, {far}{place}"
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from pipelines.comparison.attention import compare_attention
 from pipelines.comparison.matching import Ints, read_samples
 from pipelines.comparison.origins import explain_origins
 from pipelines.comparison.outputs import compare_answers, compare_findings
@@ -36,6 +37,7 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
     numbers_a, numbers_b = _number(samples_a.ids, samples_b.ids)
     one, other = Side(runs[0], samples_a, numbers_a), Side(runs[1], samples_b, numbers_b)
     captures, only_a, only_b = compare_captures(one, other)
+    attention, attention_only_a, attention_only_b = compare_attention(one, other)
     generations, agreements, scores = compare_answers(one, other)
     return Comparison(
         a=_side(runs[0]),
@@ -46,6 +48,9 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
         captures=tuple(captures),
         only_a=tuple(only_a),
         only_b=tuple(only_b),
+        attention=tuple(attention),
+        attention_only_a=tuple(attention_only_a),
+        attention_only_b=tuple(attention_only_b),
         generations=generations,
         agreements=agreements,
         scores=scores,

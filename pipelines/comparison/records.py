@@ -43,6 +43,8 @@ class RowName:
     step: int
     position: int
     """In A; -1 for a mean."""
+    head: int | None = None
+    """Of attention; None for hidden states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +65,19 @@ class LayerComparison:
     not_finite: int
     """Rows that differ and hold NaN or infinity: counted here and left out of the four numbers above."""
     top1_same: int | None
-    """At after_logits, rows whose largest value stands at the same token; else None."""
+    """At after_logits, rows whose largest value stands at the same token; of attention, those that attend most to the
+    same position; else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureComparison:
-    """One capture that both runs have."""
+    """One capture, or kept attention, that both runs have. A row of attention is one head of one query position."""
 
     capture: str
     """Its name in A."""
     capture_b: str
     site: str
+    """`attention` for kept attention."""
     position: str
     """The selector in A."""
     position_b: str
@@ -189,6 +193,10 @@ class Comparison:
     only_a: tuple[str, ...]
     """Names of captures that only A has."""
     only_b: tuple[str, ...]
+    attention: tuple[CaptureComparison, ...]
+    """Kept attention that both runs have."""
+    attention_only_a: tuple[str, ...]
+    attention_only_b: tuple[str, ...]
     generations: GenerationsComparison | None
     """None unless both runs generated."""
     agreements: tuple[AgreementComparison, ...]
@@ -198,13 +206,13 @@ class Comparison:
 
     @property
     def identical(self) -> bool:
-        """Whether both hold the same stimuli, rows, continuations, scores and findings, bit for bit."""
+        """Whether both hold the same stimuli, rows, attention, continuations, scores and findings, bit for bit."""
         stimuli, texts, findings = self.stimuli, self.generations, self.findings
         return (
             not (stimuli.only_a or stimuli.only_b or stimuli.other_prompt or stimuli.other_tokens)
             and self.a.failed == self.b.failed
-            and not (self.only_a or self.only_b)
-            and all(found.identical for found in self.captures)
+            and not (self.only_a or self.only_b or self.attention_only_a or self.attention_only_b)
+            and all(found.identical for found in (*self.captures, *self.attention))
             and (texts is None or texts.same_tokens == texts.compared == texts.same_texts)
             and (findings is None or findings.same == findings.compared)
             and all(agreement.same == agreement.compared for agreement in self.agreements)
@@ -215,6 +223,7 @@ class Comparison:
     def record(self) -> dict[str, Any]:
         """The comparison as plain data."""
         told: dict[str, Any] = {"identical": self.identical} | plain(self)
-        for record, found in zip(told["captures"], self.captures, strict=True):
-            record["first_apart"] = found.first_apart
+        for name, compared in (("captures", self.captures), ("attention", self.attention)):
+            for record, found in zip(told[name], compared, strict=True):
+                record["first_apart"] = found.first_apart
         return told

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from pipelines.comparison.attention import ATTENTION
 from pipelines.comparison.records import (
     AgreementComparison,
     CaptureComparison,
@@ -28,7 +29,9 @@ def comparison_lines(found: Comparison) -> list[str]:
         *_origins(found),
         *_stimuli(found.stimuli),
         *(line for capture in found.captures for line in _capture(capture)),
-        *_alone(found),
+        *_alone(found.only_a, found.only_b, "captures"),
+        *(line for kept in found.attention for line in _capture(kept)),
+        *_alone(found.attention_only_a, found.attention_only_b, "kept attention"),
         *(_generations(found.generations) if found.generations else ()),
         *(_agreement(agreement) for agreement in found.agreements),
         *(_score(score) for score in found.scores),
@@ -69,7 +72,8 @@ def _capture(found: CaptureComparison) -> Iterator[str]:
     name = found.capture if found.capture == found.capture_b else f"{found.capture} (in B {found.capture_b})"
     position = found.position if found.position == found.position_b else f"{found.position} (in B {found.position_b})"
     yield ""
-    yield f"capture {name}: {found.site}, position {position}"
+    what = f"attention {name}: every head" if found.site == ATTENTION else f"capture {name}: {found.site}"
+    yield f"{what}, position {position}"
     if found.unmatched_a or found.unmatched_b:
         yield f"  rows without counterpart at each layer: {found.unmatched_a} of A, {found.unmatched_b} of B"
     for side, layers in (("A", found.only_a), ("B", found.only_b)):
@@ -111,18 +115,19 @@ def _where(one: LayerComparison) -> str:
         return ""
     step = f", step {one.worst.step}" if one.worst.step >= 0 else ""
     place = f", position {one.worst.position}" if one.worst.position >= 0 else ""
-    return f"{one.worst.stimulus_id}{step}{place}"
+    head = f", head {one.worst.head}" if one.worst.head is not None else ""
+    return f"{one.worst.stimulus_id}{step}{place}{head}"
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def _alone(found: Comparison) -> Iterator[str]:
-    for side, names in (("A", found.only_a), ("B", found.only_b)):
+def _alone(only_a: Sequence[str], only_b: Sequence[str], what: str) -> Iterator[str]:
+    for side, names in (("A", only_a), ("B", only_b)):
         if names:
             yield ""
-            yield f"captures only in {side}: {', '.join(names)}"
+            yield f"{what} only in {side}: {', '.join(names)}"
 
 
 def _generations(found: GenerationsComparison) -> Iterator[str]:

@@ -30,7 +30,7 @@ class Side:
 
 
 @dataclass(slots=True)
-class _Tally:
+class Tally:
     """Sums over the rows of one layer."""
 
     rows: int = 0
@@ -70,6 +70,21 @@ class _Tally:
             self.worst, self.max_relative = int(rows[at]), float(relative[at])
         self.cosine_sum += float(cosine.sum())
         self.cosine_worst = min(self.cosine_worst, float(cosine.min()))
+
+    def result(self, layer: int, worst: RowName | None, *, ranked: bool) -> LayerComparison:
+        """Sum up; `worst` names the row with the largest difference, `ranked` says that the largest value counts."""
+        measured = self.rows - self.not_finite
+        return LayerComparison(
+            layer=layer,
+            rows=self.rows,
+            identical=self.identical,
+            max_relative=self.max_relative if measured else None,
+            worst=worst,
+            cosine_mean=self.cosine_sum / measured if measured else None,
+            cosine_worst=self.cosine_worst if measured else None,
+            not_finite=self.not_finite,
+            top1_same=self.top1_same if ranked else None,
+        )
 
 
 def _cosines(a: np.ndarray, b: np.ndarray, product: np.ndarray) -> np.ndarray:
@@ -132,23 +147,14 @@ def _layer(
     a: Side, b: Side, captures: tuple[CaptureRecord, CaptureRecord], layer: int, rows: Rows, match: Ints
 ) -> LayerComparison:
     one, other = captures
-    tally = _Tally()
+    tally = Tally()
     for found in paired(groups_of(a.run, one, layer), groups_of(b.run, other, layer), match, one.width):
         tally.add(*found)
-    measured = tally.rows - tally.not_finite
-    return LayerComparison(
-        layer=layer,
-        rows=tally.rows,
-        identical=tally.identical,
-        max_relative=tally.max_relative if measured else None,
-        worst=None if tally.worst is None else _name(a, rows, tally.worst),
-        cosine_mean=tally.cosine_sum / measured if measured else None,
-        cosine_worst=tally.cosine_worst if measured else None,
-        not_finite=tally.not_finite,
-        top1_same=tally.top1_same if one.site == "after_logits" else None,
-    )
+    worst = None if tally.worst is None else name_row(a, rows, tally.worst)
+    return tally.result(layer, worst, ranked=one.site == "after_logits")
 
 
-def _name(a: Side, rows: Rows, at: int) -> RowName:
+def name_row(a: Side, rows: Rows, at: int) -> RowName:
+    """Name a row of A by its stimulus and place."""
     sample = int(np.flatnonzero(a.numbers == rows.stimulus[at])[0])
     return RowName(a.samples.ids[sample], int(rows.step[at]), int(rows.position[at]))

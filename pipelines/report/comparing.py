@@ -218,9 +218,18 @@ def outputs(found: Comparison) -> Chapter | None:
 def parted(found: Comparison) -> Chapter:
     """Where hidden states part, layer by layer."""
     captures = [one for one in found.captures if one.layers]
+    blocks = _states_apart(captures)
+    if kept := [one for one in found.attention if one.layers]:
+        blocks.append(_layers(kept, "Attention of both runs, layer by layer: a row is one head of one query position"))
+    record = {one.capture: {"first_apart": one.first_apart} for one in captures}
+    record |= {f"attention {one.capture}": {"first_apart": one.first_apart} for one in kept}
+    return Chapter(Section("parted", "Where hidden states part", tuple(blocks)), (), record)
+
+
+def _states_apart(captures: list[CaptureComparison]) -> list[Block]:
     if not captures:
         told = "The two runs have no capture of the same site and width, so their states were not compared."
-        return Chapter(Section("parted", "Where hidden states part", (Paragraph((told,)),)))
+        return [Paragraph((told,))]
     blocks: list[Block] = [
         Paragraph(
             (
@@ -232,9 +241,8 @@ def parted(found: Comparison) -> Chapter:
     ]
     if layered := [one for one in captures if one.layers[0].layer >= 0]:
         blocks.append(_cosines(layered))
-    blocks.append(_layers(captures))
-    record = {one.capture: {"first_apart": one.first_apart} for one in captures}
-    return Chapter(Section("parted", "Where hidden states part", tuple(blocks)), (), record)
+    blocks.append(_layers(captures, "States of both runs, layer by layer"))
+    return blocks
 
 
 def _cosines(captures: list[CaptureComparison]) -> Figure:
@@ -256,7 +264,7 @@ def _cosines(captures: list[CaptureComparison]) -> Figure:
     )
 
 
-def _layers(captures: list[CaptureComparison]) -> Table:
+def _layers(captures: list[CaptureComparison], title: str) -> Table:
     def shown(value: float | None) -> Number:
         return Number("" if value is None else minus(f"{value:.4g}"))
 
@@ -269,4 +277,4 @@ def _layers(captures: list[CaptureComparison]) -> Table:
         for s in one.layers
     )  # fmt: skip
     head = ("capture", "layer", "rows", "identical", "largest difference / rms", "mean cosine", "worst cosine")
-    return Table(("States of both runs, layer by layer",), head, rows)
+    return Table((title,), head, rows)
