@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ember.scoring import Cut
 from ember.work import Continuation, Sampling
+from pipelines.mapped import Arrays, TextLists
 
 Ints = NDArray[np.int32]
 Starts = NDArray[np.int64]
@@ -52,7 +53,7 @@ class ContinuationTable:
     """[continuations]"""
     expected: NDArray[np.bool_]
     """[samples] whether a sample's first continuation is its expected text."""
-    choices: tuple[tuple[str, ...], ...]
+    choices: Sequence[tuple[str, ...]]
     """For each sample, its choices: the continuations after the expected text."""
 
     @classmethod
@@ -69,7 +70,7 @@ class ContinuationTable:
         )
 
     @classmethod
-    def read(cls, arrays: Mapping[str, NDArray[Any]], choices: Sequence[Sequence[str]]) -> "ContinuationTable":
+    def read(cls, arrays: Arrays) -> "ContinuationTable":
         """Take the table out of the plan's file."""
         return cls(
             arrays["scored_tokens"],
@@ -77,7 +78,7 @@ class ContinuationTable:
             arrays["scored_firsts"],
             arrays["scored_merged"],
             arrays["scored_expected"],
-            tuple(map(tuple, choices)),
+            TextLists.read(arrays, "scored_choices"),
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -88,6 +89,7 @@ class ContinuationTable:
             "scored_firsts": self.firsts,
             "scored_merged": self.merged,
             "scored_expected": self.expected,
+            **TextLists.of(self.choices).arrays("scored_choices"),
         }
 
     def of_sample(self, sample: int) -> SampleTexts:

@@ -280,7 +280,7 @@ def _decode_source(arrays: Arrays, name: str, told: Mapping[str, Any] | None) ->
     if told is None:
         return None
     if told["kind"] == "vector":
-        return Vectors(arrays[f"{name}_vector"], tuple(told["layers"]), told["sha256"])
+        return Vectors(np.array(arrays[f"{name}_vector"]), tuple(told["layers"]), told["sha256"])
     if told["kind"] == "capture":
         return CaptureReference(told["capture"], told["name"], told["layer"])
     run = RunReference(**{**told["run"], "parts": tuple((path, sha256) for path, sha256 in told["run"]["parts"])})

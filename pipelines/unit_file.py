@@ -1,11 +1,11 @@
 """The plan as workers read it: one file of arrays, written once, so that a task carries no prompt.
 
-Kept under `.ember/plan/` by the hash of its content. It also says what stood in the directory when a later run with
-other stimuli is refused. Arrays only, read without pickle: opening a directory from elsewhere runs nothing.
+Kept under `.ember/plan/` by the hash of its content. Workers map it (`pipelines.mapped`): what they hold does not grow
+with the number of prompts.
 """
 
 import functools
-import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ember.work import CaptureWork, Observe, Tokens, UnitWork
 from pipelines import placing
 from pipelines.continuations import GREEDY, NOTHING_SCORED, Choosing, ContinuationTable
+from pipelines.errors import RunError
 from pipelines.hook_tables import (
     AttentionTable,
     ExperimentTable,
@@ -26,6 +27,7 @@ from pipelines.hook_tables import (
     encode,
     no_rows,
 )
+from pipelines.mapped import Arrays, MaybeTexts, Texts, map_arrays, write_arrays
 from pipelines.state import PLANS
 
 if TYPE_CHECKING:
@@ -49,13 +51,13 @@ class CaptureTable:
     observe: Observe = "after"
     step: int | None = None
     """A generated step, or ALL_STEPS; None for tokens of the prompt."""
-    on_steps: tuple[bool, ...] = ()
+    on_steps: Sequence[bool] | NDArray[np.bool_] = ()
     """With `step`: [samples] whether a sample's steps are captured."""
 
     def work(self, samples: range) -> CaptureWork:
         """What the engine is to take from a unit."""
         positions = tuple(tuple(self.of(i).tolist()) for i in samples)
-        on_steps = self.on_steps[samples.start : samples.stop]
+        on_steps = tuple(map(bool, self.on_steps[samples.start : samples.stop]))
         return CaptureWork(self.site, self.layers, positions, self.pooled, self.observe, self.step, on_steps)
 
     def of(self, sample: int) -> Ints:
@@ -71,9 +73,9 @@ class UnitFile:
     starts: Starts
     """[samples + 1] where each sample's tokens start."""
     special_ids: frozenset[int]
-    ids: tuple[str, ...]
-    expected: tuple[str | None, ...]
-    expect_modes: tuple[str, ...]
+    ids: Sequence[str]
+    expected: Sequence[str | None]
+    expect_modes: Sequence[str]
     captures: tuple[CaptureTable, ...]
     max_tokens: int
     stop_ids: tuple[int, ...]
@@ -94,7 +96,7 @@ class UnitFile:
 
     def prompt(self, sample: int) -> Tokens:
         """Token ids of one sample."""
-        return self.tokens[self.starts[sample] : self.starts[sample + 1]]
+        return np.array(self.tokens[self.starts[sample] : self.starts[sample + 1]])
 
     def work(self, start: int, end: int, guard_positions: int, read_rows: ReadRows = no_rows) -> UnitWork:
         """What the engine is to do for samples [start, end); `read_rows` fetches rows of finished runs."""
@@ -115,15 +117,14 @@ class UnitFile:
 
 def write_unit_file(run_dir: Path, plan: "Plan") -> str:
     """Write the plan's file, if it is not there, and return its path relative to the run directory."""
-    arrays = _arrays(plan)
+    arrays, told = _arrays(plan)
     needed = sum(array.nbytes for array in arrays.values())
     with (
         placing.disk_errors(run_dir, "cannot write the plan", needed),
-        placing.staged(run_dir, "plan", "units.npz") as staged,
+        placing.staged(run_dir, "plan", "units.arrays") as staged,
     ):
-        # Fixed order and np.savez's fixed dates: the same plan gives the same bytes.
-        np.savez(staged, allow_pickle=False, **arrays)
-        name = f"{PLANS}/units-{placing.sha256_file(staged)[:16]}.npz"
+        write_arrays(staged, arrays, told)
+        name = f"{PLANS}/units-{_stamp(staged)}.arrays"
         placing.sync_file(staged)
         placing.place(staged, run_dir / name)
     return name
@@ -131,69 +132,86 @@ def write_unit_file(run_dir: Path, plan: "Plan") -> str:
 
 @functools.lru_cache(maxsize=2)
 def read_unit_file(path: Path) -> UnitFile:
-    """Read a plan's file; a process reads each only once."""
-    with np.load(path, allow_pickle=False) as arrays:
-        told = json.loads(arrays["told"].tobytes())
-        captures = tuple(
-            CaptureTable(
-                c["name"],
-                c["site"],
-                tuple(c["layers"]),
-                c["pooled"],
-                arrays[f"positions{i}"],
-                arrays[f"starts{i}"],
-                c["observe"],
-                c["step"],
-                tuple(arrays[f"on_steps{i}"].tolist()),
-            )
-            for i, c in enumerate(told["captures"])
-        )
-        hooks = decode(arrays, told["hooks"])
-        return UnitFile(
-            tokens=arrays["tokens"],
-            starts=arrays["starts"],
-            special_ids=frozenset(told["special_ids"]),
-            ids=tuple(told["ids"]),
-            expected=tuple(told["expected"]),
-            expect_modes=tuple(told["expect_modes"]),
-            captures=captures,
-            max_tokens=told["max_tokens"],
-            stop_ids=tuple(told["stop_ids"]),
-            choosing=Choosing.read(told["choosing"]),
-            scores=ContinuationTable.read(arrays, told["choices"]),
-            top_k=told["top_k"],
-            compare_steps=tuple(told["compare_steps"]),
-            interventions=hooks.interventions,
-            experiments=hooks.experiments,
-            attention=hooks.attention,
-        )
+    """Map a plan's file; a process opens each only once. Raises RunError for one that was damaged."""
+    try:
+        if _stamp(path) != path.stem.removeprefix("units-"):
+            raise ValueError("its bytes are not those of its name")
+        arrays, told = map_arrays(path)
+        return _decode(arrays, told)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path}: the plan for workers cannot be read: {error}. Delete the file and run the same command again"
+        ) from error
 
 
-def _arrays(plan: "Plan") -> dict[str, NDArray[Any]]:
+def _stamp(path: Path) -> str:
+    return placing.sha256_file(path)[:16]
+
+
+def _decode(arrays: Arrays, told: dict[str, Any]) -> UnitFile:
+    hooks = decode(arrays, told["hooks"])
+    return UnitFile(
+        tokens=arrays["tokens"],
+        starts=arrays["starts"],
+        special_ids=frozenset(told["special_ids"]),
+        ids=Texts.read(arrays, "ids"),
+        expected=MaybeTexts.read(arrays, "expected"),
+        expect_modes=Texts.read(arrays, "expect_modes"),
+        captures=tuple(_decode_capture(arrays, i, one) for i, one in enumerate(told["captures"])),
+        max_tokens=told["max_tokens"],
+        stop_ids=tuple(told["stop_ids"]),
+        choosing=Choosing.read(told["choosing"]),
+        scores=ContinuationTable.read(arrays),
+        top_k=told["top_k"],
+        compare_steps=tuple(told["compare_steps"]),
+        interventions=hooks.interventions,
+        experiments=hooks.experiments,
+        attention=hooks.attention,
+    )
+
+
+def _decode_capture(arrays: Arrays, i: int, told: dict[str, Any]) -> CaptureTable:
+    return CaptureTable(
+        told["name"],
+        told["site"],
+        tuple(told["layers"]),
+        told["pooled"],
+        arrays[f"positions{i}"],
+        arrays[f"starts{i}"],
+        told["observe"],
+        told["step"],
+        arrays[f"on_steps{i}"],
+    )
+
+
+def _arrays(plan: "Plan") -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     prompts = Ragged.of([sample.tokens for sample in plan.samples])
     arrays: dict[str, NDArray[Any]] = {"tokens": prompts.values, "starts": prompts.starts}
     for i, capture in enumerate(plan.captures):
         places = Ragged.of(capture.positions)
         arrays[f"positions{i}"], arrays[f"starts{i}"] = places.values, places.starts
         arrays[f"on_steps{i}"] = np.array(capture.on_steps, np.bool_)
-    arrays |= plan.scores.arrays()
+    arrays |= _texts(plan) | plan.scores.arrays()
     acting, hooks = encode(plan.hooks.tables)
-    arrays |= acting
-    arrays["told"] = np.frombuffer(json.dumps(_told(plan) | {"hooks": hooks}, sort_keys=True).encode(), np.uint8)
-    return arrays
+    return arrays | acting, _told(plan) | {"hooks": hooks}
 
 
-def _told(plan: "Plan") -> dict[str, Any]:
+def _texts(plan: "Plan") -> dict[str, NDArray[Any]]:
     ids, expected, expect_modes = [], [], []
     for sample in plan.samples:
         stimulus = sample.stimulus
         ids.append(stimulus.id)
         expected.append(stimulus.expected)
         expect_modes.append(stimulus.expect_mode)
+    return (
+        Texts.of(ids).arrays("ids")
+        | MaybeTexts.of(expected).arrays("expected")
+        | Texts.of(expect_modes).arrays("expect_modes")
+    )
+
+
+def _told(plan: "Plan") -> dict[str, Any]:
     return {
-        "ids": ids,
-        "expected": expected,
-        "expect_modes": expect_modes,
         "special_ids": sorted(plan.special_ids),
         "captures": [
             {name: getattr(c, name) for name in ("name", "site", "layers", "pooled", "observe", "step")}
@@ -202,7 +220,6 @@ def _told(plan: "Plan") -> dict[str, Any]:
         "max_tokens": plan.max_tokens,
         "stop_ids": list(plan.source.tokenizer.stop_ids),
         "choosing": asdict(plan.choosing),
-        "choices": plan.scores.choices,
         "top_k": plan.top_k,
         "compare_steps": plan.config.score.normalize if plan.config.score else (),
     }

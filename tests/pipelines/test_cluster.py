@@ -154,7 +154,7 @@ def test_a_task_is_small() -> None:
     )
     task = UnitTask(
         "/runs/r",
-        ".ember/plan/units-0.npz",
+        ".ember/plan/units-0.arrays",
         "00000",
         0,
         4096,

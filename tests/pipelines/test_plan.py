@@ -166,13 +166,24 @@ def test_the_unit_file_gives_back_the_plan(tmp_path: Path) -> None:
     ]
     plan = plan_of(tmp_path, items, hooks={"capture": captures}, generate={"max_tokens": 2})
     found = read_unit_file(tmp_path / write_unit_file(tmp_path, plan))
-    assert found.ids == tuple(sample.stimulus.id for sample in plan.samples)
-    assert found.expected == tuple(sample.stimulus.expected for sample in plan.samples)
+    stimuli = [sample.stimulus for sample in plan.samples]
+    assert list(found.ids) == [stimulus.id for stimulus in stimuli]
+    assert list(found.expected) == [stimulus.expected for stimulus in stimuli]
+    assert list(found.expect_modes) == [stimulus.expect_mode for stimulus in stimuli]
     assert (found.max_tokens, found.stop_ids) == (2, tuple(plan.source.tokenizer.stop_ids))
     work = found.work(3, 7, 5)
     assert [p.tolist() for p in work.prompts] == [plan.samples[i].tokens.tolist() for i in range(3, 7)]
     assert work.captures[0].positions == plan.captures[0].positions[3:7]
     assert (work.captures[0].pooled, work.captures[1].pooled, work.guard_positions) == (False, True, 5)
+
+
+def test_a_damaged_unit_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / write_unit_file(tmp_path, plan_of(tmp_path, prompts(20)))
+    body = bytearray(path.read_bytes())
+    body[-70] ^= 1
+    path.write_bytes(body)
+    with pytest.raises(RunError, match=r"units-\w+.arrays: the plan for workers cannot be read.*Delete the file"):
+        read_unit_file(path)
 
 
 def test_estimates(tmp_path: Path) -> None:

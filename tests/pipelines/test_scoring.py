@@ -1,6 +1,5 @@
 """Scoring and drawing in the factory: what is planned, refused, written, and the same for any number of workers."""
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -69,7 +68,7 @@ def test_a_table_gives_back_what_it_was_made_of() -> None:
         SampleTexts(Cut((8,), False), (), ()),
     ]
     table = ContinuationTable.of(samples)
-    again = ContinuationTable.read(table.arrays(), json.loads(json.dumps(table.choices)))
+    again = ContinuationTable.read(table.arrays())
     assert [again.of_sample(i) for i in range(4)] == samples
     assert extra_rows(again) == [3, 0, 0, 0]
     assert [(one.prompt, one.tokens) for one in again.work(1, 4)] == [(1, (7,)), (2, (8,))]
