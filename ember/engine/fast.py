@@ -4,7 +4,8 @@ Differs from the reference only by rounding: within the envelopes of `ember.tole
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from ember.engine.padding import least_rows
 from ember.engine.rope import Rope, RopeTables
 from ember.engine.row_attention import RowPlan, plan_rows
 from ember.engine.row_attention_kernel import attend_cached, attend_rows
-from ember.engine.team import PER_NANOSECOND, Part, Team
+from ember.engine.team import PER_NANOSECOND, Team
 from ember.engine.vectors import whole_lanes
 from ember.engine.weights import HEAD_SLICE_BYTES, WeightStore, slice_borders
 from ember.units import PrefixTree
@@ -97,7 +98,7 @@ class FastBackend:
     def rms_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
         """See `Backend.rms_norm`."""
         out = self._buffers.take(role, *x.shape)
-        self._by_rows(x, lambda a, b: kernels.rms_norm(x[a:b], weight, np.float32(eps), out[a:b]))
+        self._by_rows(kernels.rms_norm, (x, out), weight, np.float32(eps))
         return out
 
     def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope, role: str) -> Floats:
@@ -105,7 +106,7 @@ class FastBackend:
         tables = RopeTables.of(rope, self._tables)
         tables.reach(int(positions.max(initial=-1)) + 1)
         turn = kernels.rope_neighbours if rope.layout == "neighbours" else kernels.rope_halves
-        self._by_rows(x, lambda a, b: turn(x[a:b], positions[a:b], tables.cos, tables.sin, rope.rotated))
+        self._by_rows(turn, (x, positions), tables.cos, tables.sin, rope.rotated)
         return x
 
     def head_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
@@ -116,7 +117,7 @@ class FastBackend:
     def layer_norm(self, x: Floats, weight: Floats, bias: Floats, eps: float, role: str) -> Floats:
         """See `Backend.layer_norm`."""
         out = self._buffers.take(role, *x.shape)
-        self._by_rows(x, lambda a, b: kernels.layer_norm(x[a:b], weight, bias, np.float32(eps), out[a:b]))
+        self._by_rows(kernels.layer_norm, (x, out), weight, bias, np.float32(eps))
         return out
 
     def scale(self, x: Floats, factor: float) -> Floats:
@@ -126,31 +127,36 @@ class FastBackend:
 
     def add_bias(self, x: Floats, bias: Floats, role: str) -> Floats:
         """See `Backend.add_bias`; writes into x."""
-        self._by_rows(x, lambda a, b: kernels.add_bias(x[a:b], bias))
+        self._by_rows(kernels.add_bias, (x,), bias)
         return x
 
     def gelu(self, x: Floats) -> Floats:
         """See `Backend.gelu`; writes into x."""
-        self._by_rows(x, lambda a, b: kernels.gelu(x[a:b]))
+        self._by_rows(kernels.gelu, (x,))
         return x
 
     def gelu_mul(self, gate: Floats, up: Floats) -> Floats:
         """See `Backend.gelu_mul`; writes into gate."""
-        self._by_rows(gate, lambda a, b: kernels.gelu_mul(gate[a:b], up[a:b]))
+        self._by_rows(kernels.gelu_mul, (gate, up))
         return gate
 
     def silu_mul(self, gate: Floats, up: Floats) -> Floats:
         """See `Backend.silu_mul`; writes into gate."""
-        self._by_rows(gate, lambda a, b: kernels.silu_mul(gate[a:b], up[a:b]))
+        self._by_rows(kernels.silu_mul, (gate, up))
         return gate
 
     def add(self, x: Floats, y: Floats, role: str) -> Floats:
         """See `Backend.add`; writes into x."""
-        self._by_rows(x, lambda a, b: kernels.add(x[a:b], y[a:b]))
+        self._by_rows(kernels.add, (x, y))
         return x
 
-    def _by_rows(self, x: Floats, part: Part) -> None:
-        self.team.share(len(x), x.size, part)  # about a value a nanosecond
+    def _by_rows(self, kernel: Callable[..., Any], rows: tuple[NDArray[Any], ...], *same: Any) -> None:
+        """Run a kernel on arrays of as many rows, and on arguments that are the same for all rows."""
+        first = rows[0]
+        if self.team.works_alone(first.size):  # about a value a nanosecond
+            kernel(*rows, *same)
+        else:
+            self.team.share(len(first), first.size, lambda start, stop: kernel(*(a[start:stop] for a in rows), *same))
 
     def plan_attention(self, tree: PrefixTree, wanted: NDArray[np.int32], window: int) -> RowPlan:
         """See `Backend.plan_attention`."""

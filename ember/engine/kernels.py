@@ -66,8 +66,8 @@ def softmax_in_place(row: Any, scale: Any, lanes: Any) -> None:
         row[i] /= total
 
 
-@kernel("void(float32[:, ::1], float32[::1], float32, float32[:, ::1])")
-def rms_norm(x: Any, weight: Any, eps: Any, out: Any) -> None:
+@kernel("void(float32[:, ::1], float32[:, ::1], float32[::1], float32)")
+def rms_norm(x: Any, out: Any, weight: Any, eps: Any) -> None:
     """out = x / sqrt(mean(x²) + eps) · weight: x, out [T, D], weight [D]."""
     lanes = np.empty(16, np.float32)
     for row in range(x.shape[0]):
@@ -77,8 +77,8 @@ def rms_norm(x: Any, weight: Any, eps: Any, out: Any) -> None:
             out[row, i] = x[row, i] * inverse * weight[i]
 
 
-@kernel("void(float32[:, ::1], float32[::1], float32[::1], float32, float32[:, ::1])")
-def layer_norm(x: Any, weight: Any, bias: Any, eps: Any, out: Any) -> None:
+@kernel("void(float32[:, ::1], float32[:, ::1], float32[::1], float32[::1], float32)")
+def layer_norm(x: Any, out: Any, weight: Any, bias: Any, eps: Any) -> None:
     """out = (x - mean) / sqrt(variance + eps) · weight + bias: x, out [T, D], weight and bias [D]."""
     lanes = np.empty(16, np.float32)
     for row in range(x.shape[0]):

@@ -6,7 +6,6 @@ of the vocabulary, the threads, or whether a type has a kernel of its own or is 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from ember.engine.fast import FastBackend
 from ember.engine.linear import Linear
-from ember.engine.packed_kernels import BLOCK_VALUES, PRODUCTS, Product
+from ember.engine.packed_kernels import BLOCK_VALUES, KINDS, PRODUCTS
+from ember.engine.relay import Relay
 from ember.engine.team import PER_NANOSECOND, Part
 from ember.engine.vectors import whole_lanes
 from ember.work import Floats
@@ -31,8 +31,8 @@ class Stored:
 
     raw: NDArray[np.uint8]
     row_bytes: int
-    kernel: Product | None
-    """None: its type has none, and it is decoded a few rows at a time."""
+    kind: int | None
+    """Its type's place in `KINDS`; None: there is no kernel for it, and it is decoded a few rows at a time."""
 
     def rows(self, start: int, stop: int) -> NDArray[np.uint8]:
         """Bytes of some rows."""
@@ -47,7 +47,8 @@ class PackedBackend(FastBackend):
     def __init__(self, prefill: FastBackend) -> None:
         super().__init__(prefill.store, prefill.team)
         self._buffers, self._tables = prefill._buffers, prefill._tables
-        self._known: dict[tuple[str, int], Stored] = {}
+        self._relay = Relay(self.team.threads)
+        self._known: dict[int, tuple[Linear, Stored]] = {}  # by identity: hashing a weight takes longer than finding it
 
     def for_decode(self) -> "PackedBackend":
         """See `Backend.for_decode`."""
@@ -73,21 +74,23 @@ class PackedBackend(FastBackend):
         stored = self._stored(weight)
         raw = stored.raw if end - first == weight.out_features else stored.rows(first, end)
         rows = np.ascontiguousarray(x)
-        if stored.kernel is None:
-            part = self._decoded_part(rows, weight, raw, out)
-        else:
-            part = partial(stored.kernel, raw, rows, out)
+        if stored.kind is not None:
+            self._relay.multiply(stored.kind, raw, rows, out)
+            return
         multiplications = len(x) * weight.in_features * (end - first)
+        part = self._decoded_part(rows, weight, raw, out)
         self.team.share(end - first, multiplications / PER_NANOSECOND, part)
 
     def _stored(self, weight: Linear) -> Stored:
-        key = (weight.info.name, weight.first_row)
-        if key not in self._known:
+        known = self._known.get(id(weight))
+        if known is None:
             name = weight.info.type.name
             fits = name in PRODUCTS and weight.in_features % BLOCK_VALUES[name] == 0
-            kernel = PRODUCTS[name] if fits else None
-            self._known[key] = Stored(self.store.stored(weight), weight.info.row_bytes, kernel)
-        return self._known[key]
+            kind = KINDS.index(name) if fits else None
+            # the weight is kept with it, so that its identity is not given to another
+            known = weight, Stored(self.store.stored(weight), weight.info.row_bytes, kind)
+            self._known[id(weight)] = known
+        return known[1]
 
     def _decoded_part(self, x: Floats, weight: Linear, raw: NDArray[np.uint8], out: Floats) -> Part:
         """The way of types without kernel: decode some rows, padded to whole lanes, and multiply them as float32."""

@@ -20,9 +20,13 @@ class Team:
         self.threads = threads
         self._helpers = ThreadPoolExecutor(threads - 1, "ember") if threads > 1 else None
 
+    def works_alone(self, nanoseconds: float) -> bool:
+        """Whether about so much work is left to the calling thread."""
+        return self._helpers is None or nanoseconds < ALONE
+
     def share(self, n: int, nanoseconds: float, part: Part, unit: int = 4) -> None:
         """Do part(start, stop) for all of 0 … n - 1, about so much work; ranges begin at multiples of `unit`."""
-        if self._helpers is None or nanoseconds < ALONE:
+        if self._helpers is None or self.works_alone(nanoseconds):
             part(0, n)
             return
         each = -(-n // (unit * self.threads)) * unit
