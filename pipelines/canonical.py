@@ -22,14 +22,15 @@ def plain(record: Any) -> Any:
         return record
     if isinstance(record, np.generic | np.ndarray):
         return record.tolist()
+    if isinstance(record, Sequence) and not isinstance(record, bytes):
+        # before dataclasses: those that hold a sequence in arrays are told as the sequence
+        return [plain(value) for value in record]
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
         return {field.name: plain(getattr(record, field.name)) for field in dataclasses.fields(record)}
     if isinstance(record, Mapping):
         if wrong := [key for key in record if not isinstance(key, str)]:
             raise TypeError(f"key {wrong[0]!r} is not a text")
         return {key: plain(value) for key, value in record.items()}
-    if isinstance(record, Sequence) and not isinstance(record, bytes):
-        return [plain(value) for value in record]
     raise TypeError(f"{type(record).__name__} has no canonical form: {record!r}")
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ember.card import ModelCard
 from ember.errors import InputError
 from ember.work import ALL_STEPS, Observe
@@ -20,7 +22,7 @@ class PlannedCapture:
     site: str
     layers: tuple[int, ...]
     pooled: bool
-    positions: tuple[tuple[int, ...], ...]
+    positions: Ragged
     """For each sample, token indices; none for samples that it does not concern."""
     observe: Observe = "after"
     step: int | None = None
@@ -39,7 +41,8 @@ class PlannedCapture:
         """As `n_rows`, for samples [start, end)."""
         if self.step is not None:
             return sum(self.on_steps[start:end]) * self.steps_at_most
-        return sum(min(1, len(at)) if self.pooled else len(at) for at in self.positions[start:end])
+        counts = np.diff(self.positions.starts[start : end + 1])
+        return int((counts > 0).sum() if self.pooled else counts.sum())
 
 
 def plan_attention(place: int, asked: AttentionConfig, samples: Sequence[Sample], card: ModelCard) -> AttentionTable:
@@ -76,7 +79,7 @@ def plan_capture(
     step = asked.position.step
     if step is not None:
         steps = max_tokens - 1 if step == ALL_STEPS else 1
-        nothing, pooled = ((),) * len(samples), asked.position.pooled
+        nothing, pooled = Ragged.of([()] * len(samples)), asked.position.pooled
         return PlannedCapture(asked.name, asked.site, layers, pooled, nothing, observe, step, tuple(on), steps)
     found = for_each(
         samples,
@@ -85,5 +88,5 @@ def plan_capture(
         f"without the position that capture {asked.name!r} asks for",
         "change the capture's position or these stimuli, or leave them out with `where`",
     )
-    positions = tuple(found.get(i, ()) for i in range(len(samples)))
+    positions = Ragged.of([found.get(i, ()) for i in range(len(samples))])
     return PlannedCapture(asked.name, asked.site, layers, asked.position.pooled, positions, observe)

@@ -6,7 +6,7 @@ for each choice of layers.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ragged:
+class Ragged(Sequence[tuple[int, ...]]):
     """A list of integers for each sample, one after another."""
 
     values: Ints
@@ -29,14 +29,29 @@ class Ragged:
     @classmethod
     def of(cls, rows: Sequence[Sequence[int] | Ints]) -> "Ragged":
         """Join lists."""
-        lists = [np.asarray(row, np.int32) for row in rows]
-        starts = np.zeros(len(lists) + 1, np.int64)
-        np.cumsum([len(row) for row in lists], out=starts[1:])
-        return cls(np.concatenate(lists) if lists else np.zeros(0, np.int32), starts)
+        starts = np.zeros(len(rows) + 1, np.int64)
+        for sample, row in enumerate(rows):
+            starts[sample + 1] = starts[sample] + len(row)
+        values = np.empty(starts[-1], np.int32)
+        for start, row in zip(starts.tolist(), rows, strict=False):
+            values[start : start + len(row)] = row
+        return cls(values, starts)
 
-    def __getitem__(self, sample: int) -> tuple[int, ...]:
-        """List of one sample."""
-        return tuple(self.values[self.starts[sample] : self.starts[sample + 1]].tolist())
+    def __len__(self) -> int:
+        """Count the samples."""
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, ...]: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[tuple[int, ...], ...]: ...
+    def __getitem__(self, at: int | slice) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+        """List of one sample, or those of some."""
+        if isinstance(at, slice):
+            return tuple(self[sample] for sample in range(*at.indices(len(self))))
+        if not 0 <= at < len(self):
+            raise IndexError(f"{at} of {len(self)}")
+        return tuple(self.values[self.starts[at] : self.starts[at + 1]].tolist())
 
 
 @dataclass(frozen=True, slots=True)

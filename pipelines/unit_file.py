@@ -185,11 +185,10 @@ def _decode_capture(arrays: Arrays, i: int, told: dict[str, Any]) -> CaptureTabl
 
 
 def _arrays(plan: "Plan") -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    prompts = Ragged.of([sample.tokens for sample in plan.samples])
+    prompts = Ragged.of(plan.samples.prompts)
     arrays: dict[str, NDArray[Any]] = {"tokens": prompts.values, "starts": prompts.starts}
     for i, capture in enumerate(plan.captures):
-        places = Ragged.of(capture.positions)
-        arrays[f"positions{i}"], arrays[f"starts{i}"] = places.values, places.starts
+        arrays[f"positions{i}"], arrays[f"starts{i}"] = capture.positions.values, capture.positions.starts
         arrays[f"on_steps{i}"] = np.array(capture.on_steps, np.bool_)
     arrays |= _texts(plan) | plan.scores.arrays()
     acting, hooks = encode(plan.hooks.tables)
