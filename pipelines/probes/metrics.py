@@ -83,7 +83,7 @@ class Resampling:
 def accuracy(right: Right, draws: Resampling) -> Interval:
     """Share of rows that are right."""
     sums = draws.sums(np.stack([right, np.ones(len(right))], axis=1))
-    return _interval(float(right.mean()), _share(sums[:, 0], sums[:, 1]), CONFIDENCE)
+    return interval(float(right.mean()), _share(sums[:, 0], sums[:, 1]), CONFIDENCE)
 
 
 def macro_f1(codes: Codes, predicted: Codes, classes: int, draws: Resampling) -> Interval:
@@ -97,18 +97,23 @@ def macro_f1(codes: Codes, predicted: Codes, classes: int, draws: Resampling) ->
     columns[rows[right], 2 * classes + codes[right]] = 1
     sums = draws.sums(columns)
     drawn = _macro_f1(sums[:, :classes], sums[:, classes : 2 * classes], sums[:, 2 * classes :])
-    return _interval(count(codes, predicted, classes).macro_f1, drawn, CONFIDENCE)
+    return interval(count(codes, predicted, classes).macro_f1, drawn, CONFIDENCE)
 
 
 def margin(right: Right, controls: Sequence[Right], draws: Resampling) -> Interval:
-    """Accuracy above the best of the controls, which is chosen anew in each draw."""
+    """Accuracy above the best of the controls, with its interval."""
+    return interval(*drawn_margin(right, controls, draws), SURE)
+
+
+def drawn_margin(right: Right, controls: Sequence[Right], draws: Resampling) -> tuple[float, Doubles]:
+    """Accuracy above the best of the controls, which is chosen anew in each draw: as found, and [draws]."""
     sums = draws.sums(np.stack([right, *controls, np.ones(len(right))], axis=1).astype(np.float64))
     shares = _share(sums[:, :-1], sums[:, -1:])
     found = float(right.mean()) - max(float(control.mean()) for control in controls)
-    return _interval(found, shares[:, 0] - shares[:, 1:].max(axis=1), SURE)
+    return found, shares[:, 0] - shares[:, 1:].max(axis=1)
 
 
-def _interval(value: float, drawn: Doubles, confidence: float) -> Interval:
+def interval(value: float, drawn: Doubles, confidence: float) -> Interval:
     """Percentiles of the draws; draws in which no row was drawn say nothing."""
     drawn = drawn[np.isfinite(drawn)]
     if not len(drawn):

@@ -12,12 +12,18 @@ from ember import __version__
 from pipelines import placing
 from pipelines.errors import RunError
 from pipelines.probes.config import split_name
+from pipelines.probes.multiplicity import FEWEST
 from pipelines.probes.problems import Problem
 from pipelines.probes.results import Result
 from pipelines.probes.settle import VERSION, Sweep
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = "ember.probe-results/v1"
+CORRECTION: Final = (
+    "above_controls_corrected: simultaneous 99 % intervals over all probes, captures and layers of a label and split, "
+    "by the single-step max-t of Westfall and Young (1993) from the same draws of groups, with Student's tail; of "
+    f"fewer than {FEWEST} groups nothing is said"
+)
 
 
 def read_manifest(out: Path) -> dict[str, Any]:
@@ -63,6 +69,7 @@ def make_manifest(
         "refusals": [{"label": one.label, "split": one.split, "reason": one.reason} for one in sweep.refusals],
         "highlights": _highlights(results),
         "untrained_baseline": _untrained(sweep),
+        "correction": CORRECTION,
         "versions": {"ember": __version__, "numpy": np.__version__, "probes": VERSION},
         "files": list(files),
         "weights": list(weights),
@@ -87,6 +94,12 @@ def _told(problem: Problem) -> dict[str, Any]:
         "test_sets": len(problem.task.folds.keys),
         "revealed": problem.revealed,
     }
+
+
+def _corrected(one: Result) -> list[float] | None:
+    """Margin and simultaneous interval; None where groups are too few for one."""
+    found = [one.margin_corrected.value, one.margin_corrected.low, one.margin_corrected.high]
+    return found if all(map(math.isfinite, found)) else None
 
 
 def _highlights(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -114,6 +127,10 @@ def _highlights(results: Sequence[Result]) -> list[dict[str, Any]]:
             },
             "margin": [one.margin.value, one.margin.low, one.margin.high],
             "above_controls": one.above_controls,
+            "margin_corrected": _corrected(one),
+            "above_controls_corrected": one.above_controls_corrected,
+            "family": one.family,
+            "enough_groups": one.enough_groups,
         }
         for one in best.values()
     ]

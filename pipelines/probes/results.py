@@ -7,7 +7,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipelines.probes.config import ProbeConfig, split_name
-from pipelines.probes.metrics import ClassCounts, Interval, Resampling, Right, accuracy, count, macro_f1, margin
+from pipelines.probes.lbfgs import Doubles
+from pipelines.probes.metrics import (
+    SURE,
+    ClassCounts,
+    Interval,
+    Resampling,
+    Right,
+    accuracy,
+    count,
+    drawn_margin,
+    interval,
+    macro_f1,
+)
+from pipelines.probes.multiplicity import FEWEST, fewest, together
 from pipelines.probes.problems import Problem
 from pipelines.probes.splits import outside
 from pipelines.probes.targets import Codes, generator
@@ -41,6 +54,12 @@ class Result:
     """Of the same probe at the same place of the untrained model; NaN where there is none."""
     margin: Interval
     """Accuracy above the best of the controls, with a 99 % interval; of states only."""
+    margin_corrected: Interval
+    """The same with an interval that holds for all probes, captures and layers of the label and split at once."""
+    family: int
+    """How many those are."""
+    enough_groups: bool
+    """Whether there are groups enough to say that anything is above its controls."""
     code_bits: float
     """Online code length of the labels; NaN where two fields are held out, and for probes other than logistic."""
     control_code_bits: float
@@ -59,8 +78,13 @@ class Result:
 
     @property
     def above_controls(self) -> bool:
-        """Whether the 99 % interval of the margin lies above zero."""
+        """Whether the 99 % interval of the margin lies above zero, taken by itself."""
         return self.margin.low > 0
+
+    @property
+    def above_controls_corrected(self) -> bool:
+        """Whether it still does when all that was looked at is allowed for, and there are groups enough."""
+        return self.above_controls and self.margin_corrected.low > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +101,23 @@ class _Controls:
         return [predicted == codes for predicted in (self.majority, *self.baselines.values())]
 
 
-def make_results(config: ProbeConfig, problem: Problem, place: int, found: Mapping[Source, Arrays]) -> Iterator[Result]:
+def make_results(config: ProbeConfig, problem: Problem, place: int, found: Mapping[Source, Arrays]) -> list[Result]:
     """Results of one problem (the one at `place`): baselines first, then states in the order of `found`."""
+    made = list(_make_results(config, problem, place, found))
+    family = [i for i, (result, _) in enumerate(made) if result.features == "states"]
+    values, drawn = [made[i][0].margin.value for i in family], [made[i][1] for i in family]
+    corrected = together(values, drawn, fewest(problem.groups))
+    results = [result for result, _ in made]
+    for i, one in zip(family, corrected, strict=True):
+        results[i] = replace(results[i], margin_corrected=one, family=len(family))
+    return results
+
+
+Made = tuple[Result, Doubles]
+"""A result without its correction, and its margin in each draw (none of a baseline)."""
+
+
+def _make_results(config: ProbeConfig, problem: Problem, place: int, found: Mapping[Source, Arrays]) -> Iterator[Made]:
     task = problem.task
     random = generator(config.seed, "draws", problem.label, split_name(problem.split))
     draws = Resampling(problem.groups, config.draws, random)
@@ -115,7 +154,7 @@ def _controls(problem: Problem, place: int, found: Mapping[Source, Arrays]) -> _
 
 def _result(
     problem: Problem, source: Source, features: str, probe: str, told: Arrays, controls: _Controls, draws: Resampling
-) -> Result:
+) -> Made:
     task = problem.task
     predicted = told["predicted"].astype(np.int64)
     tested = predicted >= 0
@@ -128,7 +167,8 @@ def _result(
     rivals += [one for one in (control, untrained) if one is not None]
     bits = told.get("bits", np.full(2, math.nan))
     assert tested.all(), "every row is in a test set"
-    return Result(
+    margin, drawn = drawn_margin(right, rivals, draws) if features == "states" else (math.nan, np.empty(0))
+    result = Result(
         label=problem.label,
         split=split_name(problem.split),
         probe=probe,
@@ -145,7 +185,10 @@ def _result(
         characters_accuracy=others[1],
         tokens_accuracy=others[2],
         untrained_accuracy=math.nan if untrained is None else float(untrained.mean()),
-        margin=margin(right, rivals, draws) if features == "states" else NONE,
+        margin=interval(margin, drawn, SURE),
+        margin_corrected=NONE,
+        family=0,
+        enough_groups=fewest(problem.groups) >= FEWEST,
         code_bits=float(bits[0]),
         control_code_bits=float(bits[1]),
         uniform_bits=len(codes) * math.log2(task.classes),
@@ -155,6 +198,7 @@ def _result(
         revealed=problem.revealed,
         counts=count(codes, predicted, task.classes),
     )
+    return result, drawn
 
 
 def _groups(problem: Problem) -> int:

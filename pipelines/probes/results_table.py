@@ -11,13 +11,14 @@ from pipelines.probes.metrics import Interval
 from pipelines.probes.results import Result
 
 KEYS: Final = ("label", "split", "probe", "features", "capture", "site", "layer")
-INTERVALS: Final = ("accuracy", "macro_f1", "margin")
+INTERVALS: Final = ("accuracy", "macro_f1", "margin", "margin_corrected")
 SHARES: Final = (
     "control_accuracy", "selectivity",
     "majority_accuracy", "characters_accuracy", "tokens_accuracy", "untrained_accuracy",
     "code_bits", "control_code_bits", "uniform_bits", "revealed",
 )  # fmt: skip
-COUNTS: Final = ("width", "classes", "rows", "groups", "test_sets", "unseen")
+COUNTS: Final = ("width", "classes", "rows", "groups", "test_sets", "unseen", "family")
+VERDICTS: Final = ("above_controls", "above_controls_corrected", "converged")
 
 
 def _field(name: str, kind: Any) -> Any:
@@ -40,8 +41,7 @@ def results_schema() -> Any:
             *(_field(name, pa.int32()) for name in COUNTS),
             *numbers,
             *(_field(name, pa.float64()) for name in SHARES),
-            _field("above_controls", pa.bool_()),
-            _field("converged", pa.bool_()),
+            *(_field(name, pa.bool_()) for name in VERDICTS),
             *lists,
         ]
     )
@@ -84,7 +84,7 @@ def _row(result: Result) -> dict[str, Any]:
     for name in INTERVALS:
         interval: Interval = getattr(result, name)
         row |= {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
-    plain = (*COUNTS[1:], *SHARES, "above_controls", "converged", "strengths")
+    plain = (*COUNTS[1:], *SHARES, *VERDICTS, "strengths")
     return row | {name: getattr(result, name) for name in plain}
 
 

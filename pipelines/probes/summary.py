@@ -43,9 +43,17 @@ def _highlight(one: dict[str, Any]) -> str:
     controls = one["controls"]
     best = max(controls, key=lambda name: controls[name])
     unsure = "not surely above" if value > controls[best] else "not above"
-    verdict = "above all controls" if one["above_controls"] else f"{unsure} {best.replace('_', ' ')}"
+    verdict = _above(one) if one["above_controls"] else f"{unsure} {best.replace('_', ' ')}"
     layer = f"layer {one['layer']}" if one["layer"] >= 0 else one["site"]
     return (
         f"{one['label']}, {one['split']}, {one['probe']}, {one['capture']}: best at {layer}: {value:.1%} "
         f"[{low:.1%}, {high:.1%}]; {best.replace('_', ' ')} {controls[best]:.1%}; {verdict}"
     )
+
+
+def _above(one: dict[str, Any]) -> str:
+    if one["above_controls_corrected"]:
+        return f"above all controls (corrected for {one['family']} looked at)"
+    if not one["enough_groups"]:
+        return "above all controls, but of too few groups"
+    return f"above all controls by itself, not as one of {one['family']} looked at"

@@ -21,6 +21,15 @@ CONTROLS: Final = {
     UNTRAINED: "untrained model",
 }
 """Columns of controls, and what they are called."""
+CORRECTED: Final = "above_controls_corrected"
+"""Whether a row is above its controls when all that was looked at is allowed for."""
+UNCORRECTED: Final = {
+    CORRECTED: False,
+    "margin_corrected_low": math.nan,
+    "margin_corrected_high": math.nan,
+    "family": 0,
+}
+"""What sweeps that were made before there was a correction lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,12 @@ def read_probes(facts: Facts, folder: Path | None = None) -> Probed | None:
     if found is None:
         return None
     rows = [row for row in read_rows(*found, RESULTS) if row["features"] == "states"]
-    return Probed(found[1], tuple({UNTRAINED: math.nan} | row for row in rows))
+    return Probed(found[1], tuple({UNTRAINED: math.nan} | UNCORRECTED | _known(row) for row in rows))
+
+
+def _known(row: Row) -> Row:
+    """A row without its nulls, which pandas writes for numbers that there are none of."""
+    return {name: math.nan if value is None else value for name, value in row.items()}
 
 
 def main_probe(rows: Sequence[Row]) -> str:

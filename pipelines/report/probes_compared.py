@@ -21,7 +21,7 @@ from pipelines.report.blocks import (
     percent,
 )
 from pipelines.report.facts import Row
-from pipelines.report.probe_results import Probed, main_probe
+from pipelines.report.probe_results import CORRECTED, Probed, main_probe
 
 MOST: Final = 16
 """Problems that are drawn."""
@@ -90,7 +90,7 @@ def _told(key: Key, a: Sequence[Row], b: Sequence[Row]) -> Cells:
 
 def _side(row: Row) -> Cells:
     layer = "–" if row["layer"] < 0 else str(row["layer"])
-    return Number(percent(row["accuracy"])), Number(layer), "yes" if row["above_controls"] else "no"
+    return Number(percent(row["accuracy"])), Number(layer), "yes" if row[CORRECTED] else "no"
 
 
 def _figures(common: Sequence[Key], a: dict[Key, list[Row]], b: dict[Key, list[Row]]) -> Iterator[Block]:

@@ -31,6 +31,7 @@ from pipelines.report.facts import Row
 from pipelines.report.likelihoods import minus
 from pipelines.report.probe_results import (
     CONTROLS,
+    CORRECTED,
     RESULTS,
     UNTRAINED,
     Probed,
@@ -80,9 +81,11 @@ def _lead(probed: Probed) -> Paragraph:
             "by heart), always guessing the majority, probes that see only the characters or the token ids of the "
             "prompt, and, where there is one, the same probe on a copy of the model that has learnt nothing. A "
             "result is called above its controls if the 99 % interval of its accuracy minus the best of them lies "
-            "above 0. Where the text gives the label away, probes on the text may be right without any model, and "
-            "no state can be above them: the curve then tells at which layers and tokens the model holds what it "
-            "has read. Strengths of regularisation were chosen inside training folds only (seed "
+            "above 0, and if it still does when it is made wide enough to hold for all layers, captures and probes of "
+            "that label and split at once (corrected: the max-t of Westfall and Young over the same draws; fewer than "
+            "8 groups are too few to say). Where the text gives the label away, probes on the text may be right "
+            "without any model, and no state can be above them: the curve then tells at which layers and tokens the "
+            "model holds what it has read. Strengths of regularisation were chosen inside training folds only (seed "
             f"{plan.get('seed', 0)}).",
         )
     )  # fmt: skip
@@ -92,27 +95,47 @@ def _verdict(rows: Sequence[Row]) -> tuple[Prose, dict[str, Any]]:
     best = max(rows, key=lambda row: row["accuracy"])
     control, value = best_control(best)
     where = f" at layer {best['layer']}" if best["layer"] >= 0 else ""
-    above, selective = [row["layer"] for row in rows if row["above_controls"]], selective_layers(rows)
+    above, alone = ([row["layer"] for row in rows if row[name]] for name in (CORRECTED, "above_controls"))
+    selective = selective_layers(rows)
     prose: Prose = (
         Code(best["label"]), " (", Code(best["split"]), f", {best['probe'].replace('_', ' ')}) from ",
-        Quoted(best["capture"]), ": ", Strong(_told(best, above, selective, [row["layer"] for row in rows])),
+        Quoted(best["capture"]), ": ", Strong(_told(best, above, alone, selective, [row["layer"] for row in rows])),
         f"; best{where}: {percent(best['accuracy'])} [{percent(best['accuracy_low'])}, "
         f"{percent(best['accuracy_high'])}], best control there ({control}) {percent(value)}.",
     )  # fmt: skip
     kept = ("label", "split", "probe", "capture", "site", "layer", "accuracy", "accuracy_low", "accuracy_high")
-    told = {"control": control, "control_accuracy": value, "above": above, "selective": selective}
+    told = {
+        "control": control,
+        "control_accuracy": value,
+        "above": above,
+        "above_uncorrected": alone,
+        "selective": selective,
+    }
     return prose, {name: best[name] for name in kept} | told
 
 
-def _told(best: Row, above: Sequence[int], selective: Sequence[int], layers: Sequence[int]) -> str:
+def _told(
+    best: Row, above: Sequence[int], alone: Sequence[int], selective: Sequence[int], layers: Sequence[int]
+) -> str:
     if above:
-        return f"above all controls{layers_said(above, layers)}"
+        return f"above all controls{layers_said(above, layers)} (corrected for {best['family']} numbers looked at)"
+    if alone:
+        return f"above all controls{layers_said(alone, layers)} only taken by itself, {_uncorrected(best)}"
     if not selective:
         return "not above its controls anywhere"
     rivals = {"the text alone": max(best[name] for name in TEXT), "an untrained model": best[UNTRAINED]}
     equal = [name for name, value in rivals.items() if value >= best["accuracy"]]
     doubt = f"{listed(equal)} give{'s' * (len(equal) == 1)} as much" if equal else "not surely above all controls"
     return f"above random labels and majority{layers_said(selective, layers)}; {doubt}"
+
+
+def _uncorrected(row: Row) -> str:
+    """Why what is above its controls taken by itself is not called so."""
+    if not row["family"]:
+        return "which this sweep, made by an earlier Ember, did not correct for how much was looked at"
+    if math.isnan(row["margin_corrected_low"]):
+        return "of too few groups to say so surely"
+    return f"not when corrected for {row['family']} numbers looked at"
 
 
 def _summary(probed: Probed) -> Iterator[Prose]:
@@ -128,14 +151,16 @@ def _summary(probed: Probed) -> Iterator[Prose]:
 
 def _tally(found: Sequence[Sequence[Row]]) -> Prose:
     """How many curves rise above all controls, among how many that were looked at, and which."""
-    above = [rows[0] for rows in found if any(row["above_controls"] for row in rows)]
+    above = [rows[0] for rows in found if any(row[CORRECTED] for row in rows)]
+    alone = sum(any(row["above_controls"] for row in rows) for rows in found)
     named: list[Part] = []
     for row in above[:NAMED]:
         named += [", " if named else ": ", Code(f"{row['label']}, {row['split']}"), " from ", Quoted(row["capture"])]
     more = f" and {len(above) - NAMED} more" if len(above) > NAMED else ""
     return (
         f"Of {count(len(found), 'curve')} (label, split, capture) {len(above) or 'none'} "
-        f"{'is' if len(above) < 2 else 'are'} above all controls at some layer", *named, f"{more}.",
+        f"{'is' if len(above) < 2 else 'are'} above all controls at some layer", *named,
+        f"{more}; uncorrected {alone or 'none'}.",
     )  # fmt: skip
 
 
@@ -195,8 +220,8 @@ def _alt(rows: Sequence[Row], capture: str) -> str:
 def _numbers(label: str, split: str, rows: Sequence[Row]) -> Table:
     controls = [name for name in CONTROLS if any(math.isfinite(row[name]) for row in rows)]
     head = (
-        "probe", "capture", "layer", "accuracy", "95 % interval", "above controls", "macro-F1",
-        *(CONTROLS[name] for name in controls), "above the best", "99 % interval",
+        "probe", "capture", "layer", "accuracy", "95 % interval", "above controls", "uncorrected", "macro-F1",
+        *(CONTROLS[name] for name in controls), "above the best", "99 % interval", "corrected",
     )  # fmt: skip
     told = tuple(_row(row, controls) for row in rows)
     return Table(("Probes of ", Code(label), ", split ", Code(split)), head, told)
@@ -209,12 +234,15 @@ def _row(row: Row, controls: Sequence[str]) -> Cells:
     def signed(name: str) -> str:
         return minus(f"{row[name]:+.3f}") if math.isfinite(row[name]) else ""
 
+    def between(name: str) -> str:
+        return f"{signed(f'{name}_low')} to {signed(f'{name}_high')}" if math.isfinite(row[f"{name}_low"]) else ""
+
     return (
         row["probe"].replace("_", " "), Quoted(row["capture"]), Number("–" if row["layer"] < 0 else str(row["layer"])),
         Number(shown("accuracy")), Number(f"{shown('accuracy_low')} to {shown('accuracy_high')}"),
-        "yes" if row["above_controls"] else "no", Number(shown("macro_f1")),
+        *("yes" if row[name] else "no" for name in (CORRECTED, "above_controls")), Number(shown("macro_f1")),
         *(Number(shown(name)) for name in controls),
-        Number(signed("margin")), Number(f"{signed('margin_low')} to {signed('margin_high')}"),
+        Number(signed("margin")), *(Number(between(name)) for name in ("margin", "margin_corrected")),
     )  # fmt: skip
 
 
@@ -244,17 +272,17 @@ def _heat_maps(probed: Probed) -> Iterator[Block]:
         marked = np.zeros(values.shape, np.bool_)
         for row in rows:
             place = layers.index(row["layer"]), problems.index((row["label"], row["split"]))
-            values[place], marked[place] = row["accuracy"], row["above_controls"]
+            values[place], marked[place] = row["accuracy"], row[CORRECTED]
         names = [f"{label}, {split.replace('-heldout', ' held out')}" for label, split in problems]
         drawn = charts.heat(
             values, [str(layer) for layer in layers], names, label="accuracy", limits=(0.0, 1.0), marked=marked,
             first_row_below=True,
         )  # fmt: skip
-        alt = f"Heat map of accuracy by layer and problem for {capture}; {int(marked.sum())} of {marked.size} have a "
-        "star."
+        stars = f"{int(marked.sum())} of {marked.size} have a star"
+        alt = f"Heat map of accuracy by layer and problem for {capture}; {stars}."
         caption: Prose = (
             "Accuracy by layer (first layer below) and problem (label, and what is held out) for ", Quoted(capture),
-            ". A star: above all controls.",
+            ". A star: above all controls, corrected.",
         )  # fmt: skip
         yield Figure(f"probes-{number}", f"All probes of {capture}", alt, caption, drawn.svg, drawn.png)
 
@@ -304,5 +332,5 @@ def probe_limits(probed: Probed) -> Iterator[Prose]:
         yield ("All splits are random: prompts of one word stand on both sides, and probes may know words by heart.",)
     yield (
         f"{count(len(problems), 'problem')} and many layers were looked at: the best of many numbers is too good by "
-        "itself.",
+        "itself. Whether it is above its controls is corrected for layers, captures and probes, not for problems.",
     )

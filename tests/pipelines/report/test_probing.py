@@ -32,6 +32,8 @@ def row(label: str, split: str, layer: int, accuracy: float, **more: Any) -> dic
         "macro_f1_high": 1.0, "margin": margin, "margin_low": margin - 0.2, "margin_high": margin + 0.2, **controls,
         "selectivity": accuracy - 0.2, "code_bits": 20.0 - layer, "control_code_bits": 40.0, "uniform_bits": 28.5,
         "revealed": 0.0, "above_controls": margin > 0.2, "converged": True,
+        "margin_corrected": margin, "margin_corrected_low": margin - 0.25, "margin_corrected_high": margin + 0.25,
+        "family": 10, "above_controls_corrected": margin > 0.25,
     }  # fmt: skip
     return told | more
 
@@ -75,7 +77,7 @@ def test_verdicts_and_numbers_are_those_of_the_results(run: Path) -> None:
     assert heldout == {
         "label": "pattern", "split": "root-heldout", "probe": "logistic", "capture": "after_layer",
         "site": "after_layer", "layer": 3, "accuracy": 0.9, "accuracy_low": 0.8, "accuracy_high": 1.0,
-        "control": "characters", "control_accuracy": 0.4, "above": [2, 3, 4],
+        "control": "characters", "control_accuracy": 0.4, "above": [2, 3, 4], "above_uncorrected": [2, 3, 4],
         "selective": [1, 2, 3, 4],
     }  # fmt: skip
     assert random["above"] == []
@@ -144,7 +146,7 @@ def test_words_for_layers() -> None:
 
 
 def test_what_the_text_gives_away_is_told_from_what_nothing_gives(run: Path) -> None:
-    told = {"characters_accuracy": 1.0, "above_controls": False}
+    told = {"characters_accuracy": 1.0, "above_controls": False, "above_controls_corrected": False}
     plant(run, [row("root", "random", layer, 0.1 + layer / 5, **told) for layer in LAYERS])
     found = make_report(run)
     assert found.record["probes"]["verdicts"][0]["selective"] == [2, 3, 4]
@@ -206,8 +208,41 @@ def test_an_untrained_copy_is_one_more_control(run: Path) -> None:
     assert best_control(row("x", "random", 0, 0.5, untrained_accuracy=0.45)) == ("untrained model", 0.45)
 
 
+ALONE = "above all controls from layer 2 on only taken by itself, "
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"above_controls_corrected": False}, "not when corrected for 10 numbers looked at"),
+        (
+            {"above_controls_corrected": False, "margin_corrected_low": math.nan},
+            "of too few groups to say so surely",
+        ),
+    ],
+)
+def test_what_is_above_only_uncorrected_is_not_called_above(run: Path, told: dict[str, Any], why: str) -> None:
+    plant(run, [row("pattern", "random", layer, 0.4 + layer / 8, **told) for layer in LAYERS])
+    found = make_report(run)
+    [verdict] = found.record["probes"]["verdicts"]
+    assert (verdict["above"], verdict["above_uncorrected"]) == ([], [2, 3, 4])
+    assert ALONE + why in found.html
+    assert "Of 1 curve (label, split, capture) none is above all controls at some layer; uncorrected 1." in found.html
+    assert "0 of 5 have a star" in found.html
+
+
+def test_a_sweep_without_corrections_says_so(run: Path) -> None:
+    old = [row("pattern", "random", layer, 0.4 + layer / 8) for layer in LAYERS]
+    new = ("margin_corrected", "margin_corrected_low", "margin_corrected_high", "family", "above_controls_corrected")
+    plant(run, [{name: value for name, value in one.items() if name not in new} for one in old])
+    found = make_report(run)
+    assert found.record["probes"]["verdicts"][0]["above"] == []
+    assert ALONE + "which this sweep, made by an earlier Ember, did not correct" in found.html
+
+
 def test_what_gives_as_much_is_named(run: Path) -> None:
-    told = {"characters_accuracy": 0.95, "untrained_accuracy": 0.9, "above_controls": False}
+    told = {"characters_accuracy": 0.95, "untrained_accuracy": 0.9}
+    told |= {"above_controls": False, "above_controls_corrected": False}
     plant(run, [row("root", "random", 3, 0.9, **told)])
     assert "the text alone and an untrained model give as much" in make_report(run).html
     plant(run, [row("root", "random", 3, 0.93, **told | {"characters_accuracy": 0.3})])

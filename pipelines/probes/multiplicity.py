@@ -1,0 +1,59 @@
+"""Intervals that hold for all layers, captures and probes of a problem at once.
+
+Of thirty layers one is above its controls by chance. The draws of groups are the same for all of them, so they tell how
+far the most deviant of all strays: in each draw the largest |drawn - found| / spread over the family is noted, and the
+interval of each member reaches as many spreads as the 99 % point of that. This is the single-step max-t of Westfall and
+Young (1993), as simultaneous intervals from a bootstrap (Romano and Wolf 2005). Members that go together, as
+neighbouring layers do, cost little. What draws of few groups understate is put back: n / (n - 1) in the variance, and
+Student's tail for the normal one.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from pipelines.probes.lbfgs import Doubles
+from pipelines.probes.metrics import SURE, Interval
+from pipelines.probes.targets import Codes
+
+FEWEST: Final = 8
+"""Groups that a statement needs: fewer all point the same way by chance more often than in 0.5 % of cases (2 ** -8)."""
+FAR: Final = 600.0
+"""Beyond this there is nothing to tell apart, and exp would overflow."""
+
+
+def fewest(groups: Sequence[Codes]) -> int:
+    """Groups in the way of grouping that has fewest."""
+    return min(len(np.unique(codes)) for codes in groups)
+
+
+def together(
+    values: Sequence[float], drawn: Sequence[Doubles], groups: int, confidence: float = SURE
+) -> list[Interval]:
+    """Simultaneous intervals of a family: `values` as found, and each in the same draws of so many groups.
+
+    Of fewer groups than FEWEST there is no interval (NaN).
+    """
+    if not values:
+        return []
+    found, table = np.array(values), np.stack(drawn)
+    table = table[:, np.isfinite(table).all(axis=0)]
+    if groups < FEWEST or not table.shape[1]:
+        return [Interval(value, float("nan"), float("nan")) for value in values]
+    spread = table.std(axis=1)
+    # what is the same in every draw strays nowhere
+    strays = np.abs(table - found[:, None]) / np.where(spread > 0, spread, np.inf)[:, None]
+    normal = float(np.quantile(strays.max(axis=0), confidence, method="higher"))
+    reach = students(normal, groups - 1) * spread * math.sqrt(groups / (groups - 1))
+    return [Interval(v, float(v - r), float(v + r)) for v, r in zip(values, reach, strict=True)]
+
+
+def students(normal: float, freedom: int) -> float:
+    """The point of Student's distribution beyond which as much lies as beyond `normal` of the normal one.
+
+    Wallace's approximation (1959); from 7 degrees of freedom on it is 0.6 % too far at 3, and never too near.
+    """
+    squared = (normal * (8 * freedom + 3) / (8 * freedom + 1)) ** 2 / freedom
+    return math.sqrt(freedom * math.expm1(min(squared, FAR)))
