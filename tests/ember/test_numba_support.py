@@ -86,3 +86,17 @@ def test_the_source_hash_covers_helpers_in_other_files(monkeypatch: pytest.Monke
     monkeypatch.undo()
     numba_support.kernel_source_hash.cache_clear()
     assert hashes[0] != hashes[1] == hashes[2]
+
+
+@needs_numba
+def test_kernels_load_without_scipy_and_leave_it_to_those_who_need_it() -> None:
+    code = """
+import sys
+import numpy as np
+import ember.engine.kernels
+print("scipy.linalg" in sys.modules)
+from numba import njit
+print(njit(lambda a: np.dot(a, a))(2 * np.eye(2))[1, 1], njit(lambda a: np.linalg.inv(a))(2 * np.eye(2))[1, 1])
+"""
+    pytest.importorskip("scipy")
+    assert python(code).split() == ["False", "4.0", "0.5"]
