@@ -25,8 +25,9 @@ from ember.engine.tracer import Tracer
 from ember.errors import InputError, ModelError, NumericsError
 from ember.generate import Generation, OnToken, TextStream, check_stop, sampling_of
 from ember.gguf import GGUFFile, open_gguf
-from ember.hooks import Experiment, ModelContext, ModelFamily, TracingState
+from ember.hooks import Experiment, ModelContext, TracingState
 from ember.hooks.binding import Given, bind_experiments
+from ember.hooks.contexts import context_of
 from ember.hooks.runner import Runner
 from ember.models import bind_model
 from ember.positions import Position
@@ -301,9 +302,7 @@ class Model:
     @cached_property
     def context(self) -> ModelContext:
         """What experiments are told about this model."""
-        card = self.card
-        family = ModelFamily(card.architecture)
-        return ModelContext(family, card.name, card.architecture, card.n_layers, card.hidden_size)
+        return context_of(self.card)
 
     @cached_property
     def keeps_bits(self) -> bool:

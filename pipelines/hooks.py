@@ -11,6 +11,7 @@ import numpy as np
 
 from ember.card import ModelCard
 from ember.errors import InputError
+from ember.hooks.contexts import ModelContext, context_of
 from ember.hooks.loading import load_experiment
 from ember.sites import SITES
 from pipelines.canonical import plain, sha256_of
@@ -148,7 +149,8 @@ def plan_hooks(
     another run. Raises ConfigError for what cannot be, by key and by the ids of stimuli; VerifyError for a damaged
     source run.
     """
-    experiments = tuple(_experiment_table(i, one, samples) for i, one in enumerate(config.experiment))
+    model = context_of(card)
+    experiments = tuple(_experiment_table(i, one, samples, model) for i, one in enumerate(config.experiment))
     changing = [one.name for one in experiments if one.mutates]
     silent = [i for i, capture in enumerate(config.capture) if capture.observe is None]
     if changing and silent:
@@ -163,11 +165,14 @@ def plan_hooks(
     return HookPlan(captures, interventions, experiments, attention)
 
 
-def _experiment_table(place: int, asked: ExperimentConfig, samples: Sequence[Sample]) -> ExperimentTable:
+def _experiment_table(
+    place: int, asked: ExperimentConfig, samples: Sequence[Sample], model: ModelContext
+) -> ExperimentTable:
     key = f"hooks.experiment.{place}"
     on = np.array(selected(asked.where, samples, key), np.bool_)
     try:
         made = load_experiment(asked.use, asked.options)
+        made.check(model)
     except InputError as error:
         raise ConfigError(f"{key}: {error}") from error
     return ExperimentTable(made.spec, dict(made.options), made.name, made.mutates, made.source_sha256, on)

@@ -46,6 +46,8 @@ def capture(
     check_out(out, len(sites))
     experiments = [load_experiment(spec) for spec in specs]
     opened = ember.open(model, route=route, threads=threads)  # type: ignore[arg-type]
+    for one in experiments:
+        one.check(opened.context)
     options.say_notes(opened.notes())
     found = opened.capture(
         list(prompts),

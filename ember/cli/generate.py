@@ -42,6 +42,8 @@ def generate(
     _check_prompt(prompt, interactive=interactive, experiments=bool(specs))
     experiments = [load_experiment(spec) for spec in specs]
     opened = ember.open(model, route=route, threads=threads)  # type: ignore[arg-type]
+    for one in experiments:
+        one.check(opened.context)
     template = template_of(opened, chat=chat, system=system)
     options.say_notes(opened.notes())
     conversation = Conversation(opened, choices, template, system)

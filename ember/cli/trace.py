@@ -117,6 +117,8 @@ def _traced(request: _Request, *, as_json: bool) -> str:
         opened = ember.open(request.model, route=request.route, threads=request.threads)  # type: ignore[arg-type]
         options.say_notes(opened.notes())
         experiments = [load_experiment(spec) for spec in request.experiments]
+        for one in experiments:
+            one.check(opened.context)
         # the first evaluation of each kind loads kernels and decodes resident weights: not what is to be timed
         opened.trace(request.prompt, max_tokens=min(request.max_tokens, 2), emit=_drop)
         found = opened.trace(

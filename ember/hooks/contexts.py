@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ember.card import ModelCard
+
 
 class ModelFamily(StrEnum):
     """Families of models, by the name in `general.architecture`."""
@@ -78,3 +80,9 @@ class GenerationContext:
     decode_evaluation_count: int
     """One less than the tokens generated, since the last is never fed; 0 where none was generated."""
     tracing: TracingState
+
+
+def context_of(card: ModelCard) -> ModelContext:
+    """Return what experiments are told about the model of `card`."""
+    family = ModelFamily(card.architecture)
+    return ModelContext(family, card.name, card.architecture, card.n_layers, card.hidden_size)

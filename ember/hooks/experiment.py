@@ -22,6 +22,13 @@ class Experiment:
     mutates: bool = True
     """False: the experiment only looks, and cannot change a value."""
 
+    def check_model(self, ctx: ModelContext) -> None:
+        """Raise where the experiment cannot run on this model.
+
+        Called where an experiment is named by text (command line, configuration) before anything runs, on an instance
+        that is then dropped: a plan with an experiment that fits no prompt is refused instead of failing every prompt.
+        """
+
     def on_model_loaded(self, ctx: ModelContext) -> None:
         """Called once, before anything runs."""
 

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from ember.errors import InputError
+from ember.hooks.contexts import ModelContext
 from ember.hooks.experiment import Experiment, check_experiment, words_of
 
 ENTRY_POINTS: Final = "ember.experiments"
@@ -59,6 +60,14 @@ class ExperimentFactory:
         except (Exception, SystemExit) as error:
             raise InputError(f"experiment {self.spec!r}: {found.__name__} cannot be made: {_told(error)}") from error
 
+    def check(self, model: ModelContext) -> None:
+        """Raise InputError, with the experiment's name and reason, where it cannot run on `model`."""
+        experiment = self()
+        try:
+            experiment.check_model(model)
+        except (Exception, SystemExit) as error:
+            raise InputError(f"experiment {experiment.name!r} does not fit the model: {_told(error)}") from error
+
 
 def load_experiment(spec: str, options: Mapping[str, Any] | None = None) -> ExperimentFactory:
     """Find an experiment and return what makes its instances; one is made and dropped, to see that it can be.
@@ -80,7 +89,7 @@ def _split(spec: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     name, colon, text = spec.partition(":")
     if name not in BUILT_IN:
         where, _, attribute = spec.rpartition(":")
-        return (f"{Path(where).absolute()}:{attribute}" if _is_file(where) else spec), dict(options)
+        return (f"{Path(where).absolute()}:{attribute}" if is_file(where) else spec), dict(options)
     _, option, example = BUILT_IN[name]
     if not colon:
         if option is not None and not options:
@@ -125,13 +134,14 @@ def _source_sha256(found: type[Experiment]) -> str:
         return ""
 
 
-def _is_file(where: str) -> bool:
+def is_file(where: str) -> bool:
+    """Whether what stands before the colon of a spec is a file, and not a module."""
     return where.endswith(".py") or "/" in where
 
 
 def _imported(spec: str, where: str) -> ModuleType:
     try:
-        return _file_module(Path(where)) if _is_file(where) else importlib.import_module(where)
+        return _file_module(Path(where)) if is_file(where) else importlib.import_module(where)
     except (Exception, SystemExit) as error:  # a module may do anything when it is imported
         raise InputError(
             f"experiment {spec!r}: {where} cannot be imported: {_told(error)}; "

@@ -16,7 +16,8 @@ class ZeroLayerOutput(Experiment):
 
     `spec` is `LAYER:OUTPUT`, as in `3:attention`: `attention` and `mlp` are contributions to the residual stream, which
     then passes by unchanged; `layer` is the residual stream itself as it leaves the layer. A negative layer counts from
-    the end. Raises InputError for other specs, and in `on_model_loaded` for a layer that the model does not have.
+    the end. Raises InputError for other specs, and in `check_model` and `on_model_loaded` for a layer that the model
+    does not have.
     """
 
     name = "zero_layer_output"
@@ -24,13 +25,17 @@ class ZeroLayerOutput(Experiment):
     def __init__(self, spec: str) -> None:
         self._layer, self._output = parse(spec)
 
-    def on_model_loaded(self, ctx: ModelContext) -> None:
-        """See `Experiment.on_model_loaded`: resolves the layer."""
+    def check_model(self, ctx: ModelContext) -> None:
+        """See `Experiment.check_model`: whether there is such a layer."""
         if not -ctx.n_layers <= self._layer < ctx.n_layers:
             raise InputError(
                 f"layer {self._layer} does not exist: the model has {ctx.n_layers} layers; use 0 to "
                 f"{ctx.n_layers - 1}, or -1 to -{ctx.n_layers} from the end"
             )
+
+    def on_model_loaded(self, ctx: ModelContext) -> None:
+        """See `Experiment.on_model_loaded`: resolves the layer."""
+        self.check_model(ctx)
         self._layer %= ctx.n_layers
 
     def after_attention(self, ctx: LayerContext, contribution: TensorAccess) -> None:

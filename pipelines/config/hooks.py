@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from ember.hooks.loading import is_file
 from ember.positions import Position
 from ember.sites import SITES
 from ember.work import ALL_STEPS, Observe
@@ -237,8 +238,7 @@ def _use(given: str, info: ValidationInfo) -> str:
     """Make the path in `path/to/file.py:Class` absolute, from the config's folder."""
     where, colon, name = given.rpartition(":")
     base = (info.context or {}).get("base")
-    is_file = where.endswith(".py") or "/" in where
-    return f"{base / where}{colon}{name}" if is_file and base is not None else given
+    return f"{base / where}{colon}{name}" if is_file(where) and base is not None else given
 
 
 class ExperimentConfig(Settings):

@@ -283,6 +283,11 @@ def test_an_experiment_that_may_change_states_needs_observe(tmp_path: Path) -> N
         ({"use": "activation_stats", "options": {"x": 1}}, "hooks.experiment.0: "),
         ({"use": "absent.py:Mine"}, "hooks.experiment.0: "),
         ({"use": "activation_stats", "where": {"kind": "no"}}, "hooks.experiment.0.where: no stimulus fits"),
+        (
+            "zero_layer_output:5:mlp",
+            "hooks.experiment.0: experiment 'zero_layer_output' does not fit the model: layer 5 does not exist: "
+            "the model has 3 layers",
+        ),
     ],
 )
 def test_experiments_that_cannot_be(tmp_path: Path, asked: Any, said: str) -> None:

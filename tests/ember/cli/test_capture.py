@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +11,13 @@ import pytest
 
 import ember
 from ember.cli import arrays
-from ember.cli.main import cli, run
 from ember.hooks.loading import load_experiment
+from tests.foundry import commands
 
 NANO = "builtin:sarf-nano"
 ZERO = "zero_layer_output:1:layer"
 
-
-def call(capfdbinary: pytest.CaptureFixture[bytes], *arguments: str) -> tuple[int, str, str]:
-    status = run(lambda: cli.main(["capture", *arguments], standalone_mode=False))
-    out, err = capfdbinary.readouterr()
-    return status, out.decode(), err.decode()
+call = partial(commands.call, command="capture")
 
 
 @pytest.mark.parametrize("observe", ["before", "after"])

@@ -5,14 +5,15 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 import ember
 from ember.cli.main import cli, run
+from tests.foundry import commands
 from tests.foundry.tiny import tiny_llama
 
 NANO = "builtin:sarf-nano"
@@ -22,19 +23,8 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-
-def call(capfdbinary: pytest.CaptureFixture[bytes], *arguments: str) -> tuple[int, str, str]:
-    """Status, standard output and standard error of `ember generate`, in this process."""
-    status = run(lambda: cli.main(["generate", *arguments], standalone_mode=False))
-    out, err = capfdbinary.readouterr()
-    return status, out.decode(), err.decode()
-
-
-def record(capfdbinary: pytest.CaptureFixture[bytes], *arguments: str) -> dict[str, Any]:
-    status, out, err = call(capfdbinary, *arguments, "--json")
-    assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
-    return found
+call = partial(commands.call, command="generate")
+record = partial(commands.record, command="generate")
 
 
 def test_the_text_alone_goes_to_standard_output(capfdbinary) -> None:
@@ -93,6 +83,17 @@ def test_one_candidate_leaves_nothing_to_draw(capfdbinary) -> None:
     for option in (("--top-k", "1"), ("--top-p", "0")):
         drawn = record(capfdbinary, NANO, KTB, "--temperature", "2", "--seed", "1", *option)
         assert drawn["token_ids"] == greedy
+
+
+def test_an_experiment_that_does_not_fit_the_model_is_refused_before_anything_runs(capfdbinary, tmp_path) -> None:
+    out = tmp_path / "out"
+    for command, more in (("generate", ()), ("capture", ("--out", f"{out}.npz")), ("trace", ("--out", f"{out}.jsonl"))):
+        words = (command, NANO, KTB, "--experiment", "zero_layer_output:7:mlp", *more)
+        assert run(lambda words=words: cli.main([*words], standalone_mode=False)) != 0
+        told, err = (text.decode() for text in capfdbinary.readouterr())
+        assert told == ""
+        assert "experiment 'zero_layer_output' does not fit the model: layer 7 does not exist: the model has 5" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stop_texts_end_the_answer_and_are_not_shown(capfdbinary) -> None:

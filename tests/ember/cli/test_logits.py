@@ -1,32 +1,22 @@
 """`ember logits`: the likeliest tokens of each prompt, and all logits with their origin."""
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import ember
-from ember.cli.main import cli, run
+from tests.foundry import commands
 from tests.foundry.tiny import tiny_llama
 from tests.foundry.vocab import tiny_vocabulary
 
 NANO = "builtin:sarf-nano"
 PROMPTS = ("الجذر ك ت ب على وزن", "اسم")
 
-
-def call(capfdbinary: pytest.CaptureFixture[bytes], *arguments: str) -> tuple[int, str, str]:
-    status = run(lambda: cli.main(["logits", *arguments], standalone_mode=False))
-    out, err = capfdbinary.readouterr()
-    return status, out.decode(), err.decode()
-
-
-def record(capfdbinary: pytest.CaptureFixture[bytes], *arguments: str) -> dict[str, Any]:
-    status, out, err = call(capfdbinary, *arguments, "--json")
-    assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
-    return found
+call = partial(commands.call, command="logits")
+record = partial(commands.record, command="logits")
 
 
 def test_the_likeliest_tokens_are_those_of_the_logits(capfdbinary) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ember.errors import InputError
-from ember.hooks import Experiment, loading
+from ember.hooks import Experiment, ModelContext, ModelFamily, loading
 from ember.hooks.activation_stats import ActivationStats
 from ember.hooks.loading import BUILT_IN, load_experiment
 from ember.hooks.zero_layer_output import ZeroLayerOutput
@@ -247,3 +247,38 @@ def test_a_directory_and_a_file_of_another_kind_are_refused(tmp_path: Path) -> N
 def test_nothing_is_written_beside_a_file(file: Path) -> None:
     load_experiment(f"{file}:Plain")
     assert [path.name for path in file.parent.iterdir()] == ["mine.py"]
+
+
+CHECKED = """
+from ember.hooks import Experiment
+
+class Narrow(Experiment):
+    name = "narrow"
+
+    def check_model(self, ctx):
+        if ctx.hidden_size > 64:
+            raise ValueError(f"{ctx.architecture}: {ctx.hidden_size} numbers are too many")
+
+class Leaving(Experiment):
+    name = "leaving"
+
+    def check_model(self, ctx):
+        raise SystemExit(3)
+"""
+
+
+def test_an_experiment_says_which_models_it_runs_on(tmp_path: Path) -> None:
+    path = tmp_path / "checked.py"
+    path.write_text(CHECKED)
+    large, small = (ModelContext(ModelFamily.LLAMA, None, "llama", 5, width) for width in (128, 64))
+    load_experiment("activation_stats").check(large)
+    narrow = load_experiment(f"{path}:Narrow")
+    narrow.check(small)
+    with pytest.raises(InputError, match=r"^experiment 'narrow' does not fit the model: ValueError: llama: 128 "):
+        narrow.check(large)
+    with pytest.raises(InputError, match=r"^experiment 'leaving' does not fit the model: SystemExit: 3"):
+        load_experiment(f"{path}:Leaving").check(small)
+    load_experiment("zero_layer_output:-5:mlp").check(small)
+    for layer in (5, -6):
+        with pytest.raises(InputError, match=rf"'zero_layer_output' does not fit the model: layer {layer} does not"):
+            load_experiment(f"zero_layer_output:{layer}:mlp").check(small)
