@@ -55,10 +55,22 @@ def array_of(values: Sequence[Any], kind: Any) -> Any:
 
 def table_of(columns: Mapping[str, Sequence[Any]], schema: Any) -> Table:
     """Return columns of Python values as a table; raises ValueError unless they are those of the schema."""
+    return Table.from_arrays(arrays_of(columns, schema), schema=schema)
+
+
+def arrays_of(columns: Mapping[str, Sequence[Any]], schema: Any) -> list[Any]:
+    """Return columns of Python values as Arrow arrays, in the schema's order; errors as of `table_of`."""
     # Arrow would drop a column that the schema does not name.
     if columns.keys() != set(schema.names):
         raise ValueError(f"columns differ from the schema: {sorted(columns.keys() ^ set(schema.names))}")
-    return Table.from_arrays([array_of(columns[field.name], field.type) for field in schema], schema=schema)
+    return [array_of(columns[field.name], field.type) for field in schema]
+
+
+def joined_batches(batches: Sequence[list[Any]], schema: Any) -> Table:
+    """Join batches of `arrays_of` as one table; takes the arrays out of the batches, so that few exist twice."""
+    for batch in batches:
+        batch.reverse()
+    return Table.from_arrays([pa.concat_arrays([batch.pop() for batch in batches]) for _ in schema], schema=schema)
 
 
 def values_of(array: Any) -> Buffer:

@@ -21,6 +21,7 @@ from ember.work import Tokens
 from pipelines.captures import PlannedCapture
 from pipelines.continuations import GREEDY, Choosing, ContinuationTable
 from pipelines.hooks import HookPlan, hook_notes, plan_hooks
+from pipelines.memory import give_back
 from pipelines.pieces import Piece
 from pipelines.plan_checks import notes_on, refuse_unfit
 from pipelines.scoring import extra_rows, plan_scores, score_notes
@@ -186,6 +187,7 @@ def make_plan(config: "RunConfig", stimuli: StimulusSet | None = None) -> Plan:
     # The last token of all prompts, which notes_on compares, says more than their last character.
     notes += [finding.message for finding in find(found.stimuli, found.dropped) if finding.code != "same_ending"]
     special = special_ids(samples, source.tokenizer)
+    give_back()
     return Plan(config, source, samples, units, hooks, scores, unit_rows, special, tuple(notes), found.record)
 
 

@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipelines import placing, tables
-from pipelines.columns import numbers, table_of, texts
+from pipelines.columns import arrays_of, joined_batches, numbers, table_of, texts
 from pipelines.content import ContentHasher, hash_file
 from pipelines.errors import RunError
+from pipelines.memory import give_back
 from pipelines.parts import ATTENTION, LAYOUT, STIMULI, STIMULI_PATH, PartFile, part_path
 from pipelines.rows import (
     AttentionRows,
@@ -197,15 +198,20 @@ def write_stimuli(run_dir: Path, samples: Sequence[Sample], *, attempt: str, met
     labels = sorted(names)
     schema = _with_metadata(tables.stimuli_schema(labels), STIMULI, None, metadata)
     job = _Job(run_dir, attempt, STIMULI, STIMULI_PATH, (0, count), schema, count, needed)
-    groups = (samples[i : i + STIMULI_GROUP] for i in range(0, count, STIMULI_GROUP))
-    return _write(job, (_stimuli_group(group, labels, schema) for group in groups))
+    return _write(job, _stimuli_groups(samples, labels, schema))
 
 
-def _stimuli_group(samples: Sequence[Sample], labels: Sequence[str], schema: Any) -> Table:
-    """One row group, made of small batches: a row as Python values takes many times its place in a column."""
-    starts = range(0, len(samples), STIMULI_BATCH)
-    batches = [table_of(stimulus_columns(samples[i : i + STIMULI_BATCH], labels), schema) for i in starts]
-    return pa.concat_tables(batches).combine_chunks()
+def _stimuli_groups(samples: Sequence[Sample], labels: Sequence[str], schema: Any) -> Iterator[Table]:
+    """Row groups, made of small batches: a row as Python values takes many times its place in a column."""
+    for start in range(0, len(samples), STIMULI_GROUP):
+        end = min(start + STIMULI_GROUP, len(samples))
+        batches = [
+            arrays_of(stimulus_columns(samples[i : min(i + STIMULI_BATCH, end)], labels), schema)
+            for i in range(start, end, STIMULI_BATCH)
+        ]
+        yield joined_batches(batches, schema)
+        pa.default_memory_pool().release_unused()
+        give_back()
 
 
 def _captures_job(
@@ -306,6 +312,8 @@ def _write_groups(job: _Job, path: Path, groups: Iterable[Table]) -> str:
             if group.num_rows:
                 hasher.update(group)
                 writer.write_table(group, row_group_size=max(1, GROUP_BYTES * group.num_rows // max(1, group.nbytes)))
+            # else it would still be there while the next one is made
+            del group
     return hasher.hexdigest()
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from pipelines import placing, shards
 from pipelines.config import dump
+from pipelines.memory import give_back
 from pipelines.parts import STIMULI_PATH, PartFile
 from pipelines.plan import Plan
 from pipelines.state import STIMULI_RECORD
@@ -26,7 +27,9 @@ def write_standing_files(run_dir: Path, plan: Plan, footer: Mapping[str, str]) -
             (run_dir / STIMULI_PATH).unlink(missing_ok=True)
         stimuli = shards.write_stimuli(run_dir, plan.samples, attempt=f"stimuli-{os.getpid()}", metadata=footer)
         replace_file(run_dir, run_dir / STIMULI_RECORD, json.dumps(asdict(stimuli)))
-    return write_unit_file(run_dir, plan), stimuli
+    unit_file = write_unit_file(run_dir, plan)
+    give_back()
+    return unit_file, stimuli
 
 
 def replace_file(run_dir: Path, path: Path, text: str) -> None:
