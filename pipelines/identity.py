@@ -136,7 +136,9 @@ def plan_sha256(plan: Plan) -> str:
     for tokens in plan.samples.prompts:
         digest.update(len(tokens).to_bytes(4, "little") + tokens.astype("<i4").tobytes())
     captures = [[c.name, c.site, c.layers, c.pooled, sha256_of(c.positions)] for c in plan.captures]
-    scores = [sha256_of(array) for array in plan.scores.arrays().values()]
+    table = plan.scores
+    arrays = (table.tokens, table.starts, table.firsts, table.merged, table.expected)
+    scores = [sha256_of(array) for array in arrays]
     units = [[u.start, u.end] for u in plan.units]
     return sha256_of([units, digest.hexdigest(), captures, plan.max_tokens, scores])
 
