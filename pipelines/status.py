@@ -1,16 +1,19 @@
 """How far a run is, read from its directory alone and without its lock."""
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ember.errors import InputError
+from ember.errors import EmberError, InputError
 from pipelines import receipts
 from pipelines.lock import owner_of
-from pipelines.manifest import MANIFEST
+from pipelines.manifest import MANIFEST, read_manifest
 from pipelines.resume import outermost
 from pipelines.state import IDENTITY
+
+State = Literal["complete", "partial", "running", "unfinished", "damaged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class Status:
     """A run directory at this moment; part files are not opened."""
 
     directory: str
-    state: Literal["complete", "partial", "running", "unfinished"]
+    state: State
     prompts: int
     done: int
     failed: int
@@ -26,6 +29,8 @@ class Status:
     units_done: int
     writer: str | None
     """Who holds the lock."""
+    problem: str | None
+    """Why the manifest cannot be read, where one is there."""
     next_step: str
 
     @property
@@ -42,6 +47,8 @@ class Status:
         ]
         if self.writer:
             told.append(f"being written by {self.writer}")
+        if self.problem:
+            told.append(f"the manifest cannot be read: {self.problem}")
         return [*told, f"next: {self.next_step}"]
 
 
@@ -57,11 +64,13 @@ def read_status(run_dir: Path) -> Status:
     failed = sum(len(receipt.failures) for receipt in found)
     covered = sum(receipt.end - receipt.start for receipt in found)
     owner = owner_of(run_dir)
-    finished = (run_dir / MANIFEST).exists() and covered == prompts
-    state: Literal["complete", "partial", "running", "unfinished"] = "unfinished"
+    problem = None if owner else _problem(run_dir)
+    state: State = "unfinished"
     if owner:
         state = "running"
-    elif finished:
+    elif problem is not None:
+        state = "damaged"
+    elif os.path.lexists(run_dir / MANIFEST) and covered == prompts:
         state = "partial" if failed else "complete"
     return Status(
         directory=str(run_dir),
@@ -72,14 +81,28 @@ def read_status(run_dir: Path) -> Status:
         pending=prompts - covered,
         units_done=len(found),
         writer=str(owner) if owner else None,
+        problem=problem,
         next_step=_next_step(run_dir, state),
     )
 
 
-def _next_step(run_dir: Path, state: str) -> str:
+def _problem(run_dir: Path) -> str | None:
+    """Say why the manifest cannot be read; None where it can, or where there is none yet."""
+    if not os.path.lexists(run_dir / MANIFEST):
+        return None
+    try:
+        read_manifest(run_dir)
+    except (EmberError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _next_step(run_dir: Path, state: State) -> str:
     return {
         "complete": f"pipelines.load({str(run_dir)!r}), or check it: ember pipeline verify {run_dir}",
         "partial": f"see {run_dir}/failures.jsonl; to try the failed prompts again, run the same config",
         "running": "wait, or stop it: it can be gone on with",
+        "damaged": f"put the run's own {MANIFEST} back, or remove {run_dir / MANIFEST} and run the same config again "
+        f"(as resolved: {run_dir}/config.yaml): what is finished is kept, and the manifest is written anew",
         "unfinished": f"run the same config again (as resolved: {run_dir}/config.yaml); it goes on from here",
     }[state]
