@@ -1,5 +1,6 @@
 """The captures of a plan: layers counted out, positions found in every prompt, filters applied."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,15 @@ class PlannedCapture:
     """With `step`: for each sample, whether its steps are captured."""
     steps_at_most: int = 0
     """Rows that a sample's steps give at most."""
+
+    @property
+    def positions_sha256(self) -> str:
+        """Hash of the positions, as `sha256_of` gives it for a list of lists, without making one."""
+        digest = hashlib.sha256(b"[")
+        for sample, at in enumerate(self.positions):
+            digest.update(f"{',' if sample else ''}[{','.join(map(str, at))}]".encode())
+        digest.update(b"]")
+        return digest.hexdigest()
 
     @property
     def n_rows(self) -> int:

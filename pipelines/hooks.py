@@ -78,7 +78,7 @@ class HookPlan:
     def sha256(self) -> str:
         """Hash of everything that acts or looks: places in every prompt, operations, contents of sources, code."""
         captures = [
-            [c.name, c.site, c.layers, c.pooled, sha256_of(c.positions), c.observe, c.step, c.on_steps]
+            [c.name, c.site, c.layers, c.pooled, c.positions_sha256, c.observe, c.step, c.on_steps]
             for c in self.captures
         ]
         interventions = [

@@ -18,6 +18,7 @@ from pipelines.canonical import canonical_json, explain_difference, plain, sha25
 from pipelines.config import config_sha256, identity
 from pipelines.errors import IdentityError
 from pipelines.manifest import Inputs, record_line, sample_order_sha256
+from pipelines.memory import give_back
 from pipelines.plan import Plan
 from pipelines.rows import stimulus_record
 from pipelines.state import IDENTITY, STATE_DIR
@@ -71,7 +72,7 @@ class RunIdentity:
         return self._without_stimuli | {"stimuli": [list(pair) for pair in self.stimuli]}
 
     @property
-    def stored(self) -> bytes:
+    def stored(self) -> bytearray:
         """The canonical JSON of `record`, without making the record of many stimuli."""
         whole = canonical_json(self._without_stimuli | {"stimuli": []}, indent=1)
         # no text holds a line break, and no other key stands at this depth
@@ -81,7 +82,8 @@ class RunIdentity:
             name, digest = (json.dumps(text, ensure_ascii=False) for text in pair)
             body += f"{',' if at else ''}\n  [\n   {name},\n   {digest}\n  ]".encode()
         body += b"\n ]" if len(self.stimuli) else b"]"
-        return bytes(body) + after.encode()
+        body += after.encode()
+        return body
 
     @property
     def _without_stimuli(self) -> dict[str, Any]:
@@ -112,13 +114,15 @@ def make_identity(plan: Plan, engine: EngineRecord, version: str) -> RunIdentity
 
 def hash_stimuli(stimuli: PackedStimuli) -> tuple[str, StimulusHashes]:
     """Hash all stimuli as `stimuli_sha256` does, and each of them."""
-    order = sorted(range(len(stimuli)), key=stimuli.source_indices.__getitem__)
+    order, given = array("i", range(len(stimuli))), stimuli.source_indices
+    if given != order:
+        order = array("i", sorted(order, key=given.__getitem__))
     whole, digests = hashlib.sha256(), bytearray()
     for place in order:
         line = record_line(stimulus_record(stimuli[place]))
         whole.update(line)
         digests += hashlib.sha256(line[:-1]).digest()[:SHORT]
-    return whole.hexdigest(), StimulusHashes(stimuli.ids, array("i", order), bytes(digests))
+    return whole.hexdigest(), StimulusHashes(stimuli.ids, order, bytes(digests))
 
 
 def _identity(plan: Plan) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def plan_sha256(plan: Plan) -> str:
     digest = hashlib.sha256()
     for tokens in plan.samples.prompts:
         digest.update(len(tokens).to_bytes(4, "little") + tokens.astype("<i4").tobytes())
-    captures = [[c.name, c.site, c.layers, c.pooled, sha256_of(c.positions)] for c in plan.captures]
+    captures = [[c.name, c.site, c.layers, c.pooled, c.positions_sha256] for c in plan.captures]
     table = plan.scores
     arrays = (table.tokens, table.starts, table.firsts, table.merged, table.expected)
     scores = [sha256_of(array) for array in arrays]
@@ -149,8 +153,13 @@ def enter(run_dir: Path, current: RunIdentity) -> None:
     Raises IdentityError when it holds another run, or files that are no run's.
     """
     body = current.stored
-    if _holds(run_dir, body):
-        return
+    if not _holds(run_dir, body):
+        _settle(run_dir, current, body)
+    del body
+    give_back()
+
+
+def _settle(run_dir: Path, current: RunIdentity, body: bytearray) -> None:
     stored = _read(run_dir)
     if stored is None:
         refuse_foreign(run_dir)
@@ -213,7 +222,7 @@ def refuse_foreign(run_dir: Path) -> None:
         )
 
 
-def _holds(run_dir: Path, body: bytes) -> bool:
+def _holds(run_dir: Path, body: bytearray) -> bool:
     """Whether the identity in a directory is the one to be stored, byte by byte."""
     try:
         return (run_dir / IDENTITY).read_bytes() == body
@@ -236,7 +245,7 @@ def _read(run_dir: Path) -> dict[str, Any] | None:
     return found
 
 
-def _store(run_dir: Path, body: bytes) -> None:
+def _store(run_dir: Path, body: bytearray) -> None:
     with (
         placing.disk_errors(run_dir, "cannot record the run's identity", len(body)),
         placing.staged(run_dir, f"identity-{os.getpid()}", "identity.json") as staged,

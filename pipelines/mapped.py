@@ -33,10 +33,11 @@ class Texts(Sequence[str]):
     @classmethod
     def of(cls, texts: Sequence[str]) -> "Texts":
         """Join texts."""
-        encoded = [text.encode() for text in texts]
-        starts = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(one) for one in encoded], out=starts[1:])
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), starts)
+        joined, starts = bytearray(), np.zeros(len(texts) + 1, np.int64)
+        for at, text in enumerate(texts):
+            joined += text.encode()
+            starts[at + 1] = len(joined)
+        return cls(np.frombuffer(joined, np.uint8), starts)
 
     @classmethod
     def read(cls, arrays: Arrays, name: str) -> "Texts":
