@@ -56,14 +56,16 @@ def build_section(config: StimuliSection, base: Path, *, normalize: Normalize = 
     drafts, taken = admitted(drafts, config.select)
     stimuli = finish(drafts, config.expect_mode, steps)
     record: dict[str, Any] = {"source": source, "normalize": changes((draft.prompt for draft in drafts), steps)}
-    stimuli, further = chosen(stimuli, config.select)
+    del drafts
+    kept, further = chosen(stimuli, config.select)
+    stimuli = pack(kept)
     record["steps"] = [*taken, *further]
     fail(unknown_reveals(stimuli))
     found = [] if config.allow_leaks else leaks(stimuli)
     if found:
         remedy = "declare them in `reveals`, or write `allow_leaks: true`"
         fail(["stimuli: the prompts give labels away:", *found, remedy])
-    return StimulusSet(pack(stimuli), dropped, record)
+    return StimulusSet(stimuli, dropped, record)
 
 
 def _drafts(config: StimuliSection, base: Path) -> tuple[list[Draft], tuple[Dropped, ...], dict[str, Any]]:

@@ -50,13 +50,15 @@ def leaks(stimuli: Sequence[Stimulus]) -> list[str]:
 
 def leak_findings(stimuli: Sequence[Stimulus]) -> list[Finding]:
     """As `leaks`, with the stimuli that do."""
-    return _spelt_labels(stimuli) + _template_labels(stimuli)
+    packed = pack(stimuli)
+    return _spelt_labels(packed) + _template_labels(packed)
 
 
 def unknown_reveals(stimuli: Sequence[Stimulus]) -> list[str]:
     """Say which names in `reveals` are no labels: a misspelt one would declare nothing."""
-    known = sorted({name for stimulus in stimuli for name in stimulus.labels})
-    declared = sorted({name for stimulus in stimuli for name in stimulus.reveals})
+    packed = pack(stimuli)
+    known = packed.label_names
+    declared = sorted({name for kind in packed.kinds for name in kind.reveals})
     return [
         f"stimuli: `reveals` names {name!r}, which is no label{closest(name, known)}"
         for name in declared
@@ -64,7 +66,9 @@ def unknown_reveals(stimuli: Sequence[Stimulus]) -> list[str]:
     ]
 
 
-def _spelt_labels(stimuli: Sequence[Stimulus]) -> list[Finding]:
+def _spelt_labels(stimuli: PackedStimuli) -> list[Finding]:
+    if all(set(kind.labels) <= set(kind.reveals) for kind in stimuli.kinds):
+        return []
     spelt: dict[str, list[Stimulus]] = defaultdict(list)
     for stimulus in stimuli:
         prompt = stimulus.prompt.casefold()
@@ -98,8 +102,10 @@ def _joins(character: str) -> bool:
     return character != "" and unicodedata.category(character)[0] in "LNM"
 
 
-def _template_labels(stimuli: Sequence[Stimulus]) -> list[Finding]:
+def _template_labels(stimuli: PackedStimuli) -> list[Finding]:
     """Labels that the template alone decides: every template has one value, and the values differ."""
+    if all(kind.template is None for kind in stimuli.kinds):
+        return []
     values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for stimulus in stimuli:
         if stimulus.template is not None:

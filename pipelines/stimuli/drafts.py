@@ -11,6 +11,7 @@ from typing import Final
 
 from pipelines.errors import ConfigError
 from pipelines.stimuli.normalisers import Normaliser, normalised
+from pipelines.stimuli.packed import PackedStimuli, Packer
 from pipelines.stimuli.record import ExpectMode, Stimulus, Target
 
 MAX_LISTED: Final = 20
@@ -46,7 +47,7 @@ def fail(problems: Iterable[str]) -> None:
     raise ConfigError("\n".join(lines))
 
 
-def finish(drafts: list[Draft], expect_mode: ExpectMode, steps: Sequence[Normaliser] = ()) -> list[Stimulus]:
+def finish(drafts: list[Draft], expect_mode: ExpectMode, steps: Sequence[Normaliser] = ()) -> PackedStimuli:
     """Turn drafts into stimuli, in order, their texts normalised by `steps`.
 
     Raises ConfigError listing empty prompts, ids given twice, and targets that are absent, ambiguous or torn by a step.
@@ -62,16 +63,16 @@ def finish(drafts: list[Draft], expect_mode: ExpectMode, steps: Sequence[Normali
     return _all(drafts, expect_mode, steps)
 
 
-def _all(drafts: list[Draft], expect_mode: ExpectMode, steps: Sequence[Normaliser]) -> list[Stimulus]:
-    stimuli: list[Stimulus] = []
+def _all(drafts: list[Draft], expect_mode: ExpectMode, steps: Sequence[Normaliser]) -> PackedStimuli:
+    packer = Packer()
     problems: list[str] = []
     for index, draft in enumerate(drafts):
         try:
-            stimuli.append(_stimulus(index, draft, expect_mode, steps))
+            packer.add(_stimulus(index, draft, expect_mode, steps))
         except ConfigError as error:
             problems.append(f"{draft.where}: stimulus {draft.id!r}: {error}")
     fail(problems)
-    return stimuli
+    return packer.done()
 
 
 def _twice(drafts: list[Draft]) -> list[str]:

@@ -7,10 +7,11 @@ cell is the text between two tabs, as typed.
 import csv
 import io
 import json
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, overload
 
 from pipelines.errors import ConfigError
 from pipelines.settings import closest, show
@@ -41,6 +42,31 @@ class Table:
     """What the file holds, for the manifest."""
 
 
+@dataclass(frozen=True, slots=True)
+class EqualRows(Sequence[tuple[str, Row]]):
+    """Rows that all have a value in every column, kept as their cells alone."""
+
+    path: Path
+    columns: tuple[str, ...]
+    lines: "array[int]"
+    """Where each row begins, from 1."""
+    cells: list[Sequence[Any]]
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[str, Row]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[tuple[str, Row]]: ...
+    def __getitem__(self, at: int | slice) -> tuple[str, Row] | list[tuple[str, Row]]:
+        """Return a row with its place, or a list of them."""
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        return f"{self.path}:{self.lines[at]}", dict(zip(self.columns, self.cells[at], strict=True))
+
+
 def decoded(path: Path) -> str:
     """Read a text file of stimuli. Raises ConfigError for one that is too large or not UTF-8."""
     if path.stat().st_size > MAX_BYTES:
@@ -50,18 +76,34 @@ def decoded(path: Path) -> str:
 
 def read_jsonl(path: Path) -> Table:
     """Read one JSON object a line; blank lines are skipped. Raises ConfigError listing every line that is wrong."""
-    rows: list[tuple[str, Row]] = []
+    columns: tuple[str, ...] = ()
+    lines, cells = array("q"), list[Sequence[Any]]()
     problems: list[str] = []
-    for number, line in enumerate(decoded(path).split("\n"), start=1):
+    others: list[str] = []
+    for number, line in enumerate(_lines(decoded(path)), start=1):
         if not line.strip():
             continue
         try:
-            rows.append((f"{path}:{number}", read_object(line)))
+            row = read_object(line)
         except ConfigError as error:
             problems.append(f"{path}:{number}: {error}")
-    columns = tuple(rows[0][1]) if rows else ()
-    fail(problems + [f"{where}: {said}" for where, row in rows if (said := _other_keys(row, columns))])
-    return Table(path, columns, rows)
+            continue
+        columns = columns if lines else tuple(row)
+        if said := _other_keys(row, columns):
+            others.append(f"{path}:{number}: {said}")
+        lines.append(number)
+        cells.append(tuple(map(row.get, columns)))
+    fail(problems + others)
+    return Table(path, columns, EqualRows(path, columns, lines, cells))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text, as `text.split` would give them, one after another."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
 
 
 def read_object(line: str) -> Row:
@@ -154,5 +196,5 @@ def _table(path: Path, lines: list[tuple[int, list[str]]]) -> Table:
         for number, cells in lines[1:]
         if len(cells) != len(header)
     )
-    rows = [(f"{path}:{number}", dict(zip(header, cells, strict=True))) for number, cells in lines[1:]]
-    return Table(path, header, rows)
+    numbers = array("q", (number for number, _ in lines[1:]))
+    return Table(path, header, EqualRows(path, header, numbers, [cells for _, cells in lines[1:]]))

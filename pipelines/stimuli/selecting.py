@@ -56,7 +56,7 @@ def _refuse_unknown(drafts: Sequence[Draft], where: dict[str, tuple[str, ...]]) 
     fail(problems)
 
 
-def chosen(stimuli: list[Stimulus], config: SelectConfig | None) -> tuple[list[Stimulus], list[Step]]:
+def chosen(stimuli: Sequence[Stimulus], config: SelectConfig | None) -> tuple[Sequence[Stimulus], list[Step]]:
     """De-duplicate and sample as the config says, and number what is left; returns it with the steps taken."""
     steps: list[Step] = []
     kept = stimuli
@@ -76,7 +76,7 @@ def fold(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
-def _distinct(stimuli: list[Stimulus], *, folded: bool) -> tuple[list[Stimulus], Step]:
+def _distinct(stimuli: Sequence[Stimulus], *, folded: bool) -> tuple[list[Stimulus], Step]:
     first: dict[Any, Stimulus] = {}
     other_labels = 0
     for stimulus in stimuli:
@@ -102,7 +102,7 @@ def _key(stimulus: Stimulus, *, folded: bool) -> Any:
     return fold(stimulus.prompt), place, None if expected is None else fold(expected)
 
 
-def _sampled(stimuli: list[Stimulus], config: SampleConfig) -> tuple[list[Stimulus], Step]:
+def _sampled(stimuli: Sequence[Stimulus], config: SampleConfig) -> tuple[list[Stimulus], Step]:
     told = {key: value for key, value in config.model_dump().items() if value is not None}
     step = {"step": "sample", **told, "before": len(stimuli)}
     if config.group is not None:
@@ -113,7 +113,7 @@ def _sampled(stimuli: list[Stimulus], config: SampleConfig) -> tuple[list[Stimul
     return kept, step | {"after": len(kept)}
 
 
-def _drawn_stimuli(stimuli: list[Stimulus], config: SampleConfig) -> list[Stimulus]:
+def _drawn_stimuli(stimuli: Sequence[Stimulus], config: SampleConfig) -> list[Stimulus]:
     by_value: dict[str, list[str]] = defaultdict(list)
     for stimulus in stimuli:
         value = "" if config.per is None else stimulus.labels.get(config.per)
