@@ -178,16 +178,6 @@ def test_a_run_without_generations_gives_an_empty_table(tmp_path: Path) -> None:
 def test_pipelines_offers_load(made: FakeRun) -> None:
     found = pipelines.load(str(made.directory))
     assert isinstance(found, pipelines.Run)
-    assert dir(pipelines) == ["Comparison", "Run", "compare", "load", "run"]
-    with pytest.raises(AttributeError, match="it offers Comparison, Run, compare, load, run"):
-        _ = pipelines.nothing
-
-
-def test_importing_pipelines_imports_nothing_else() -> None:
-    heavy = "[m for m in sys.modules if m in ('pyarrow', 'numpy', 'pydantic')]"
-    script = f"import sys, pipelines; print(pipelines.__ember__, {heavy})"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert told.stdout.strip() == "0.1.0 []"
 
 
 def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
