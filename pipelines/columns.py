@@ -66,13 +66,6 @@ def arrays_of(columns: Mapping[str, Sequence[Any]], schema: Any) -> list[Any]:
     return [array_of(columns[field.name], field.type) for field in schema]
 
 
-def joined_batches(batches: Sequence[list[Any]], schema: Any) -> Table:
-    """Join batches of `arrays_of` as one table; takes the arrays out of the batches, so that few exist twice."""
-    for batch in batches:
-        batch.reverse()
-    return Table.from_arrays([pa.concat_arrays([batch.pop() for batch in batches]) for _ in schema], schema=schema)
-
-
 def values_of(array: Any) -> Buffer:
     """Return an Arrow array of numbers or booleans as a NumPy array, without a copy and without pandas."""
     if array.null_count:

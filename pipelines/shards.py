@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipelines import placing, tables
-from pipelines.columns import arrays_of, joined_batches, numbers, table_of, texts
+from pipelines.columns import arrays_of, numbers, table_of, texts
 from pipelines.content import ContentHasher, hash_file
 from pipelines.errors import RunError
 from pipelines.memory import give_back
@@ -209,9 +209,20 @@ def _stimuli_groups(samples: Sequence[Sample], labels: Sequence[str], schema: An
             arrays_of(stimulus_columns(samples[i : min(i + STIMULI_BATCH, end)], labels), schema)
             for i in range(start, end, STIMULI_BATCH)
         ]
-        yield joined_batches(batches, schema)
+        yield _joined(batches, schema)
         pa.default_memory_pool().release_unused()
         give_back()
+
+
+def _joined(batches: Sequence[list[Any]], schema: Any) -> Table:
+    """Join batches of arrays, column by column: an array is freed once it is joined, so that few exist twice."""
+    for batch in batches:
+        batch.reverse()
+    arrays = []
+    for _ in schema:
+        arrays.append(pa.concat_arrays([batch.pop() for batch in batches]))
+        give_back()
+    return Table.from_arrays(arrays, schema=schema)
 
 
 def _captures_job(
