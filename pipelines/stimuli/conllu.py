@@ -166,7 +166,7 @@ def _check_features(number: int, cell: str) -> None:
             raise _Wrong(number, f"found the features {cell!r}, expected {NONE} or Name=Value between bars")
     told = [name for name, _, _ in names]
     if twice := [name for name in told if told.count(name) > 1]:
-        raise _Wrong(number, f"the feature {twice[0]!r} stands twice")
+        raise _Wrong(number, f"the feature {twice[0]!r} stands twice; several values are written {twice[0]}=A,B")
 
 
 def _spaced(misc: str) -> bool:

@@ -113,9 +113,11 @@ def _written_twice(name: str, ids: dict[str, list[str]]) -> Iterator[Finding]:
     alike: dict[str, list[str]] = defaultdict(list)
     for value in ids:
         alike[fold(value)].append(value)
-    for values in alike.values():
-        if len(values) > 1:
-            rare = min(values, key=lambda value: len(ids[value]))
-            shown = ", ".join(map(repr, values))
-            said = f"values of the label {name!r} differ in white space, letter case or normal form only: {shown}"
-            yield Finding("label_spelling", said, tuple(ids[rare]))
+    groups = [values for values in alike.values() if len(values) > 1]
+    if groups:
+        # One finding for a label, as forms in a treebank begin many a sentence in capitals.
+        shown = "; ".join(", ".join(map(repr, values)) for values in groups[:SHOWN]) + ("; …" * (len(groups) > SHOWN))
+        count = f"{len(groups)} groups of values" if len(groups) > 1 else "values"
+        said = f"{count} of the label {name!r} differ in white space, letter case or normal form only: {shown}"
+        rare = (min(values, key=lambda value: len(ids[value])) for values in groups)
+        yield Finding("label_spelling", said, tuple(one for value in rare for one in ids[value]))

@@ -75,7 +75,14 @@ def test_names_are_no_classes():
 def test_values_written_twice():
     """One class under two spellings is two classes for a probe."""
     found = labelled("كتب", "كتب", "كتب ", "Sing", "sing", "sing")
-    assert found["label_spelling"].ids == ("s3",)
+    assert found["label_spelling"].ids == ("s2", "s3")
+    assert "2 groups of values of the label 'x' differ in" in found["label_spelling"].message
+    assert found["label_spelling"].message.endswith(": 'كتب', 'كتب '; 'Sing', 'sing'")
+    many = label_findings([stimulus(i, labels={"x": f"{'wW'[i % 2]}{i // 2}"}) for i in range(40)])
+    (one,) = (finding for finding in many if finding.code == "label_spelling")
+    assert one.message.startswith("20 groups of values")
+    assert one.message.endswith("; …")
+    assert len(one.ids) == 20
     said = [
         f.message for f in label_findings([stimulus(0, labels={"x": "\u0623"}), stimulus(1, labels={"x": "ا\u0654"})])
     ]

@@ -1,5 +1,9 @@
 """UD treebanks: a small hand-made Arabic file with tokens of several words, an empty node and comments."""
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -212,3 +216,48 @@ def test_spans_are_those_of_the_forms_however_words_are_joined(tmp_path_factory,
     assert list(table.spans) == wanted
     for (_, row), (start, end) in zip(table.rows, wanted, strict=True):
         assert row["prompt"].encode()[start:end].decode() == row["target"]
+
+
+def test_what_real_treebanks_write(build, put):
+    """Layered features, comments without a value, enhanced edges, and a token whose words restore a hamza."""
+    lines = [
+        "# newpar id = p5",
+        "# sent_id = p5u1",
+        "# text = واكد كتابي.",
+        "# orig_file_sentence AFP_0002#5",
+        line("1-2", "واكد"),
+        line("1", "و", "وَ", "CCONJ", "_", "0", "root"),
+        line("2", "أكد", "أَكَّد", "VERB", "Aspect=Perf", "1", "parataxis", "Gloss=affirm,assure|Root=' k d"),
+        "3\tكتابي\tكِتَاب\tNOUN\tN---\tCase=Nom,Acc|ExtPos=NOUN|Number[psor]=Sing\t2\tnsubj:pass\t2:nsubj|0:conj:وَ\t_",
+        line("4", ".", ".", "PUNCT", "_", "1", "punct", "SpacesAfter=\\n"),
+        "",
+        "",
+    ]
+    columns = {"labels": {"psor": "Number[psor]", "case": "Case", "root": "misc.Root", "span": "span"}}
+    made = build(file=put("x.conllu", "\n".join(lines)), columns=columns)
+    assert [s.labels.get("span") for s in made.stimuli] == ["several_words", "several_words", "word", "word"]
+    assert [s.target.text for s in made.stimuli] == ["واكد", "واكد", "كتابي", "."]
+    assert (made.stimuli[2].labels["psor"], made.stimuli[2].labels["case"]) == ("Sing", "Nom,Acc")
+    assert made.stimuli[1].labels["root"] == "' k d"
+    chosen = build(file="x.conllu", select={"where": {"Number[psor]": "Sing"}})
+    assert [s.id for s in chosen.stimuli] == ["p5u1:3"]
+
+
+def test_whole_treebanks():
+    """Every word, counted by another rule: lines that begin with a number and a tab, `n-m`, or `n.m`."""
+    named = os.environ.get("EMBER_TREEBANKS")
+    if not named:
+        pytest.skip("EMBER_TREEBANKS is unset: name .conllu files, with colons between them, to read them whole")
+    for name in named.split(":"):
+        text = Path(name).read_text(encoding="utf-8")
+        table = read_treebank(Path(name))
+        count = {kind: len(re.findall(rf"^\d+{kind}", text, re.MULTILINE)) for kind in ("\t", "-", r"\.")}
+        told = (len(table.rows), table.counts["tokens_of_several_words"], table.counts["empty_nodes_left_out"])
+        assert told == (count["\t"], count["-"], count[r"\."])
+        assert table.counts["sentences"] == len([block for block in re.split(r"\n\s*\n", text) if block.strip()])
+        words = (match for match in re.finditer(r"^\d+\t(.*)$", text, re.MULTILINE))
+        for (_, row), match in zip(table.rows, words, strict=True):
+            cells = match[1].split("\t")
+            assert row["form"] == cells[0]
+            for pair in cells[4].split("|") if cells[4] != "_" else []:
+                assert row[pair.partition("=")[0]] == pair.partition("=")[2]
