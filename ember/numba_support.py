@@ -67,14 +67,14 @@ def _look_for_scipy_without_importing_it() -> None:
 
     No kernel here calls BLAS. Where somebody else's does, numba imports it then.
     """
-    linalg = importlib.import_module("numba.np.linalg")
+    linalg: Any = importlib.import_module("numba.np.linalg")
     found = find_spec("scipy") is not None
     if not found or not hasattr(linalg, "ensure_blas") or "numba.np.arraymath" in sys.modules:
         return
     ensure = linalg.ensure_blas
     linalg.ensure_blas = lambda: None
     try:
-        arraymath = importlib.import_module("numba.np.arraymath")
+        arraymath: Any = importlib.import_module("numba.np.arraymath")
     finally:
         linalg.ensure_blas = ensure
     if hasattr(arraymath, "ensure_blas"):

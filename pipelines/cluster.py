@@ -5,6 +5,8 @@ retries a unit (we do, after asking whose fault it was), never limits memory (it
 holds a result (receipts are on disk). The client keeps a small window of tasks, each a few hundred bytes.
 """
 
+import concurrent.futures
+import gc
 import logging
 import os
 import queue
@@ -14,13 +16,15 @@ import time
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, secede
+from distributed.gc import enable_gc_diagnosis
 
 from pipelines import worker
 from pipelines.attempts import left_by
@@ -170,18 +174,52 @@ def run_unit(task: UnitTask) -> UnitRecord:
     return worker.run_unit(task, secede)
 
 
+class LocalWorkers:
+    """Worker processes on this machine, which start while the caller does other things; closed, they are gone."""
+
+    def __init__(self, workers: int) -> None:
+        refuse_unguarded_script()
+        _let_interrupts_through()
+        self._opened = ExitStack()
+        self._opened.enter_context(dask.config.set(DASK_CONFIG))
+        self._opened.enter_context(_quiet())
+        os.environ.pop("MALLOC_TRIM_THRESHOLD_", None)
+        helper = self._opened.enter_context(ThreadPoolExecutor(1))
+        started = helper.submit(_start, workers)
+        self._opened.callback(_end, started)
+        self._started = started
+
+    def client(self) -> Any:
+        """Wait until the workers are there and return a client. Raises RunError if they could not be started."""
+        with _interrupts_wait() as interrupted:
+            cluster = self._started.result()
+        if interrupted:
+            raise KeyboardInterrupt
+        return self._opened.enter_context(Client(cluster))
+
+    def close(self) -> None:
+        """End the workers, which may still be starting."""
+        self._opened.close()
+
+
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Any]:
     """Start worker processes on this machine and give a client; everything is gone at the end."""
-    refuse_unguarded_script()
-    with dask.config.set(DASK_CONFIG), _quiet():
-        os.environ.pop("MALLOC_TRIM_THRESHOLD_", None)
-        with _interrupts_wait() as interrupted:
-            cluster = _start(workers)
-        with cluster, Client(cluster) as client:
-            if interrupted:
-                raise KeyboardInterrupt
-            yield client
+    with closing(LocalWorkers(workers)) as started:
+        yield started.client()
+
+
+def _let_interrupts_through() -> None:
+    """Take back what Dask does at each search for garbage: an interrupt that came there would be lost."""
+    enable_gc_diagnosis()  # Dask does it once in a process, and asks no more
+    gc.callbacks[:] = [one for one in gc.callbacks if getattr(one, "__module__", "") != "distributed.gc"]
+
+
+def _end(started: "concurrent.futures.Future[Any]") -> None:
+    """Close a cluster that may still be starting: half-built it cannot be."""
+    with _interrupts_wait():
+        if not started.exception():
+            started.result().close()
 
 
 def _start(workers: int) -> Any:

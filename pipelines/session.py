@@ -5,15 +5,15 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ember import __version__
 from ember.work import CaptureWork
-from pipelines import journal, placing, worker
+from pipelines import journal, placing, receipts, worker
 from pipelines.canonical import canonical_json
 from pipelines.crew import Crew, plan_crew
 from pipelines.drive import GATE, Drive
@@ -33,6 +33,9 @@ from pipelines.schedule import Attempt, Schedule
 from pipelines.standing_files import write_standing_files
 from pipelines.summary import Summary, make_summary
 from pipelines.tasks import ENGINE, EngineRecord, EngineSettings, UnitTask
+
+if TYPE_CHECKING:
+    from pipelines.cluster import LocalWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,15 @@ class Session:
     def run(self, plan: Plan) -> Summary:
         """Enter the directory, run what is open, write what a finished run has."""
         crew = plan_crew(plan, len(plan.units), self._options.workers, foreign=self._options.foreign)
-        job = self._enter(plan, crew)
+        if self._options.foreign or self._options.scheduler == "serial" or receipts.names(self._run_dir):
+            return self._run(self._enter(plan, crew), crew)
+        # nothing is done yet, so all workers will be needed: they start while this process opens the model
+        from pipelines import cluster
+
+        with closing(cluster.LocalWorkers(min(crew.workers, len(plan.units)))) as workers:
+            return self._run(self._enter(plan, crew), crew, workers)
+
+    def _run(self, job: Job, crew: Crew, workers: "LocalWorkers | None" = None) -> Summary:
         manifest = self._finished_before(job)
         if manifest is not None:
             return self._summary(job, manifest, job.standing.kept, computed=0, speed=0.0)
@@ -123,7 +134,7 @@ class Session:
         schedule = Schedule(job.pieces, gate_unit=GATE)
         drive = Drive(self._run_dir, job.plan, job.standing.kept, schedule, self._reporter.step)
         with self._timed(job, crew, drive):
-            self._drive(job, crew, drive, unit_file)
+            self._drive(job, crew, drive, unit_file, workers)
             if not self._options.foreign:
                 # What dead workers left; workers of a foreign cluster may still be writing.
                 placing.clear_staging(self._run_dir)
@@ -191,12 +202,12 @@ class Session:
         check_disk(self._run_dir, int(share * sum(table_bytes(job.plan).values())))
         journal.note(self._run_dir, "session", pid=os.getpid(), open=len(job.pieces), finished=len(standing.kept))
 
-    def _drive(self, job: Job, crew: Crew, drive: Drive, unit_file: str) -> None:
+    def _drive(self, job: Job, crew: Crew, drive: Drive, unit_file: str, workers: "LocalWorkers | None") -> None:
         drive.check_guard()
         if not job.pieces:
             return
         rows = sum(len(job.plan.samples[i].tokens) for i in job.samples_to_run)
-        with self._executor(crew, len(job.pieces)) as executor:
+        with self._executor(crew, len(job.pieces), workers) as executor:
             self._say_begin(job, crew, executor)
             self._reporter.begin(len(job.pieces) + len(job.standing.kept), len(job.standing.kept), rows)
             drive.run(executor, lambda attempt: job.task(unit_file, attempt))
@@ -210,7 +221,7 @@ class Session:
         )
 
     @contextmanager
-    def _executor(self, crew: Crew, units: int) -> Iterator[Executor]:
+    def _executor(self, crew: Crew, units: int, workers: "LocalWorkers | None") -> Iterator[Executor]:
         if self._options.scheduler == "serial" and self._options.cluster is None:
             from pipelines.serial import SerialExecutor
 
@@ -220,11 +231,12 @@ class Session:
         from pipelines import cluster
         from pipelines.watchdog import Watchdog
 
-        start = (
-            cluster.connect(self._options.cluster or self._options.scheduler)
-            if self._options.foreign
-            else cluster.local_cluster(min(crew.workers, units))
-        )
+        if self._options.foreign:
+            start = cluster.connect(self._options.cluster or self._options.scheduler)
+        elif workers is not None:
+            start = _ready(workers)
+        else:
+            start = cluster.local_cluster(min(crew.workers, units))
         with start as client:
             run_dir, count = self._run_dir.absolute(), cluster.worker_total(client)
             watchdog = Watchdog(str(run_dir), crew.limit, crew.seconds_per_unit)
@@ -257,6 +269,13 @@ class Session:
             # Times are no part of the run: a disk that does not take them has been, or will be, reported otherwise.
             with suppress(RunError):
                 add_timing(self._run_dir, timing)
+
+
+@contextmanager
+def _ready(workers: "LocalWorkers") -> Iterator[Any]:
+    """Give a client of workers that were started before; they are gone at the end."""
+    with closing(workers):
+        yield workers.client()
 
 
 def _speed(drive: Drive, standing: Standing) -> float:

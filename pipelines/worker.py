@@ -7,6 +7,7 @@ a unit is put in place the next one is run (`pipelines.turns`).
 """
 
 import functools
+import gc
 import importlib
 import json
 import math
@@ -16,6 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,8 +43,20 @@ from pipelines.unit_rows import attention_rows, capture_rows, generation_row
 
 
 def dask_setup(_worker: Any) -> None:
-    """Leave Ctrl-C to the client; called by Dask, for which this module is a preload."""
+    """Leave Ctrl-C to the client, and get ready; called by Dask, for which this module is a preload."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_import_engine, name="ember-imports", daemon=True).start()
+
+
+def _import_engine() -> None:
+    """Import what the first unit will need. Kernels are not loaded: the client may still be compiling them."""
+    with suppress(ImportError):
+        importlib.import_module("ember.model")
+
+
+def dask_teardown(_worker: Any) -> None:
+    """End soon: the last search for garbage would go through all libraries; called by Dask like `dask_setup`."""
+    gc.freeze()
 
 
 def describe_engine(settings: EngineSettings, captures: Sequence[CaptureWork], *, decodes: bool) -> EngineRecord:

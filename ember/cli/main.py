@@ -4,6 +4,7 @@
 that the instrument never imports the factory.
 """
 
+import gc
 import importlib
 import sys
 from collections.abc import Callable
@@ -116,4 +117,7 @@ def run(command: Callable[[], Any]) -> int:
 
 def main() -> None:
     """Run the command line; the entry point of the `ember` script and of `python -m ember`."""
-    sys.exit(run(lambda: cli.main(standalone_mode=False)))
+    status = run(lambda: cli.main(standalone_mode=False))
+    # the last search for garbage would go through all libraries, half a second after everything is done
+    gc.freeze()
+    sys.exit(status)

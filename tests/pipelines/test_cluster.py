@@ -1,5 +1,6 @@
 """Units on Dask workers: same bytes as in one process, and workers as they should be."""
 
+import gc
 import json
 import os
 import warnings
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import psutil
 import pytest
 from distributed import LocalCluster
 
@@ -77,6 +79,32 @@ def test_a_worker_maps_the_model_once_however_many_units_it_does(tmp_path: Path)
         assert worker["sigint"]
         assert set(worker["limits"].values()) == {False}
     assert sum(len(worker["maps"]) for worker in seen.values()) >= 1
+
+
+def test_an_interrupt_is_not_lost_while_garbage_is_searched() -> None:
+    """A callback of Dask's would swallow it."""
+    with cluster.local_cluster(1):
+        assert [one for one in gc.callbacks if "distributed" in getattr(one, "__module__", "")] == []
+
+
+def test_workers_that_are_not_waited_for_are_gone_at_the_end() -> None:
+    before = set(psutil.Process().children())
+    workers = cluster.LocalWorkers(2)
+    workers.close()
+    workers.close()
+    left = [child for child in set(psutil.Process().children()) - before if "spawn_main" in " ".join(child.cmdline())]
+    assert left == []
+    assert not dask.config.get("distributed.worker.preload", [])
+
+
+def test_a_worker_leaves_without_a_last_search_for_garbage() -> None:
+    from pipelines import worker
+
+    worker.dask_teardown(None)
+    try:
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_the_cluster_of_somebody_else_stays_theirs(serial: Path, tmp_path: Path) -> None:
