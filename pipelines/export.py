@@ -37,6 +37,10 @@ from pipelines.reading import Run, load
 
 Format = Literal["npy", "csv"]
 SCHEMA: Final = "ember.export/v1"
+LAYOUTS: Final[dict[Format, str]] = {
+    "npy": "an array for each capture, C order: [stimulus or row, layer, hidden]",
+    "csv": "a table for each capture: layer after layer, a line for each stimulus or row",
+}
 CSV_BYTES: Final = 14
 """About what a number takes as text."""
 ORIGINS: Final = ("model", "tokenizer", "numerics", "tensor_contract", "validation", "guard", "hooks", "generation",
@@ -175,11 +179,14 @@ class _Writer:
         return self._run.chunks(site=capture.site, layer=number, capture=capture.name, step=None)
 
     def write_metadata(self, kind: Format) -> None:
-        """Write where everything came from, as the run's manifest says it."""
+        """Write where everything came from, as the run's manifest says it, and the checksums of all other files."""
         manifest = self._run.manifest
         told = {
-            "schema": SCHEMA,
-            "format": kind,
+            "schema_version": SCHEMA,
+            "layout": LAYOUTS[kind],
+            "output_format": kind,
+            "dtype": "float32",
+            "files": {path.name: placing.sha256_file(path) for path in sorted(self._folder.iterdir())},
             "run": manifest.origin.name,
             "status": manifest.status,
             "semantic_hash": manifest.semantic_hash,

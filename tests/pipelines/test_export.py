@@ -67,7 +67,12 @@ def test_metadata_says_where_everything_came_from(made: FakeRun) -> None:
     folder = export_run(made.directory, "npy").directory
     told = json.loads((folder / "fake_metadata.json").read_text())
     manifest = load(made.directory).manifest
-    assert (told["schema"], told["semantic_hash"]) == ("ember.export/v1", manifest.semantic_hash)
+    assert (told["schema_version"], told["semantic_hash"]) == ("ember.export/v1", manifest.semantic_hash)
+    assert (told["output_format"], told["dtype"], told["layout"][:8]) == ("npy", "float32", "an array")
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    assert told["files"] | {"fake_metadata.json": files["fake_metadata.json"]} == files
+    for record in ("model", "tokenizer", "tensor_contract", "numerics"):
+        assert told[record] == json.loads((made.directory / "manifest.json").read_text())[record]
     assert told["inputs"]["model_sha256"] == "m" * 64
     array = told["captures"]["last"]["array"]
     assert (array["axes"], array["layers"]) == (["stimulus", "layer", "hidden"], [0, 1, 2, 3])

@@ -1,5 +1,6 @@
 """docs/how-to/share-a-run.md: its commands run, one after the other, and leave what it says."""
 
+import json
 import re
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def test_the_arrays_are_as_the_page_says(shared: tuple[Path, dict[str, str]], mo
     assert str(list(found["states"].shape)) == shape
     listed = set(re.findall(r"^\| `(shared_[\w.]+)` \|", PAGE, re.MULTILINE))
     assert {path.name for path in (folder / "outputs/shared-npy").iterdir()} == listed
+
+
+@pytest.mark.parametrize("name", ["correctness", "metadata"])
+def test_the_objects_are_as_the_page_says(shared: tuple[Path, dict[str, str]], name: str) -> None:
+    told = json.loads((shared[0] / f"outputs/shared-npy/shared_{name}.json").read_text(encoding="utf-8"))
+    section = PAGE.split(f"`shared_{name}.json`")[2].split("\n\n")[1]
+    first_cells = [line.split("|")[1] for line in section.splitlines()[2:]]
+    assert {key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)} == told.keys()
+    if name == "correctness":
+        assert told["stimuli"][0].keys() == {"index", "id", "correct", "expected", "produced"}
 
 
 def test_the_run_comes_back(shared: tuple[Path, dict[str, str]]) -> None:
