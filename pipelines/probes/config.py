@@ -14,10 +14,11 @@ from pipelines.settings import InputPath, Listed, Name, Settings, Shorthand, Wor
 from pipelines.yaml_core import Problem, load_yaml
 
 SCHEMA: Final = "ember.probe/v1"
-PROBES: Final = ("logistic", "ridge", "mean_difference")
+NETWORK: Final = "mlp"
+"""The one probe that is not linear."""
 HELDOUT: Final = "-heldout"
 
-Probe = Literal["logistic", "ridge", "mean_difference"]
+Probe = Literal["logistic", "ridge", "mean_difference", "mlp"]
 Split = tuple[str, ...]
 """Fields whose groups are held out; none: random."""
 
@@ -77,12 +78,15 @@ class StrengthsConfig(Settings):
     """C of logistic regression: the smaller, the stronger."""
     ridge: Numbers = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
     """alpha of ridge regression: the larger, the stronger."""
+    mlp: Numbers = (0.1, 1.0, 10.0)
+    """alpha of the probe with a hidden layer: the larger, the stronger."""
 
     def of(self, probe: str) -> tuple[float, ...]:
         """Strengths of a probe, the strongest first; a probe without any has one that means nothing."""
         if probe == "logistic":
             return self.logistic
-        return tuple(reversed(self.ridge)) if probe == "ridge" else (0.0,)
+        larger_is_stronger = {"ridge": self.ridge, NETWORK: self.mlp}
+        return tuple(reversed(larger_is_stronger.get(probe, (0.0,))))
 
 
 class ProbeWorkers(Settings):
@@ -121,7 +125,7 @@ class ProbeConfig(Settings):
     where: WhereField = ()
     """Labels (or `template`) and their values that select stimuli."""
     probes: Annotated[tuple[Probe, ...], Field(min_length=1), Listed] = ("logistic", "mean_difference")
-    """logistic, ridge, mean_difference."""
+    """logistic, ridge, mean_difference; mlp beside one of them."""
     splits: Splits | None = None
     """random, {held_out: field}, {held_out: [field, field]}; a field is a label or `template`. Without it random and
     every one that can be made."""
@@ -150,6 +154,12 @@ class ProbeConfig(Settings):
         for key, listed in named.items():
             if len(set(listed)) != len(listed):
                 raise refuse("found something that is listed twice", key)
+        if self.probes == (NETWORK,):
+            raise refuse(
+                "found mlp alone; what a network reads means something only beside a linear probe on the same folds: "
+                "list logistic too",
+                "probes",
+            )
         if self.untrained is not None and len(self.runs) > 1:
             raise refuse("found one untrained run for several runs; give each run a plan of its own", "untrained")
         return self

@@ -4,6 +4,7 @@ Columns are centred and scaled over all rows first. That is a change of units wh
 undoes exactly, and no label has a part in it; its use is that sums in single precision stay accurate.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -78,10 +79,10 @@ class Design:
         directions = wide.T @ (vectors[:, keep] / np.sqrt(n * values[keep]))
         return Basis(directions.astype(self.x.dtype), values[keep])
 
-    def training(self, rows: Rows) -> "Training":
+    def training(self, rows: Rows, seed: int = 0) -> "Training":
         """Return some rows with their own mean and scale."""
         chosen = self.x[rows]
-        return Training(chosen, *_moments(chosen), self)
+        return Training(chosen, *_moments(chosen), self, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Training:
     mean: Doubles
     scale: Doubles
     design: Design
+    seed: int = 0
+    """Decides where the search for a probe with many minima starts."""
 
     def linear(self, weights: Doubles, bias: Doubles, *, converged: bool = True) -> "Linear":
         """Turn weights of standardised rows into a probe in the design's units."""
@@ -115,8 +118,38 @@ class Linear:
         return weights, self.bias - design.mean @ weights
 
 
-def scores(x: Matrix, models: list[Linear]) -> list[Doubles]:
-    """Scores [rows, classes] of each model, all from one product."""
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A fitted probe with a hidden layer: scores are silu(inner) @ weights + bias."""
+
+    inner: Linear
+    """To the units."""
+    weights: Doubles
+    """[units, classes]"""
+    bias: Doubles
+    """[classes]; -inf for classes that were not in the training rows."""
+    converged: bool = True
+
+
+Model = Linear | Layered
+
+
+def scores(x: Matrix, models: Sequence[Model]) -> list[Doubles]:
+    """Scores [rows, classes] of each model, those of linear ones all from one product."""
+    firsts = [model.inner if isinstance(model, Layered) else model for model in models]
+    return [
+        (found * sigmoid(found)) @ model.weights + model.bias if isinstance(model, Layered) else found
+        for found, model in zip(_linear_scores(x, firsts), models, strict=True)
+    ]
+
+
+def sigmoid(x: Matrix) -> Doubles:
+    """1 / (1 + exp(-x)), without overflow."""
+    found: Doubles = 0.5 * (1 + np.tanh(0.5 * x))
+    return found
+
+
+def _linear_scores(x: Matrix, models: Sequence[Linear]) -> list[Doubles]:
     joined = np.concatenate([model.weights for model in models], axis=1).astype(x.dtype)
     found = x @ joined
     ends = np.cumsum([model.weights.shape[1] for model in models])[:-1]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipelines.probes.design import Design, Linear, Rows, scores
+from pipelines.probes.design import Design, Linear, Model, Rows, scores
 from pipelines.probes.lbfgs import Doubles
 from pipelines.probes.logistic import COMPARING, FITTING
 from pipelines.probes.solvers import FITS
@@ -27,6 +27,8 @@ class Task:
     control: Codes
     classes: int
     folds: Folds
+    seed: int = 0
+    """Decides where searches with many minima start."""
 
 
 @dataclass(slots=True)
@@ -57,11 +59,13 @@ def cross_validate(design: Design, task: Task, probe: str, strengths: Sequence[f
 
 
 def refit(design: Design, task: Task, probe: str, chosen: Sequence[float]) -> tuple[Linear, float]:
-    """Fit on all rows with the strength chosen most often (of equals the strongest), and return it too."""
+    """Fit a linear probe on all rows with the strength chosen most often (of equals the strongest); return it too."""
     strongest_first = sorted(set(chosen), reverse=probe == "ridge")
     strength = max(strongest_first, key=list(chosen).count)
     everything = np.arange(len(task.rows))
-    return _fit(design, task, probe, everything, [task.codes], [strength])[0][0], strength
+    model = _fit(design, task, probe, everything, [task.codes], [strength])[0][0]
+    assert isinstance(model, Linear), "only linear probes have directions"
+    return model, strength
 
 
 def _fit(
@@ -72,8 +76,8 @@ def _fit(
     targets: Sequence[Codes],
     strengths: Sequence[float],
     tolerance: float = FITTING,
-) -> list[list[Linear]]:
-    training = design.training(task.rows[rows])
+) -> Sequence[Sequence[Model]]:
+    training = design.training(task.rows[rows], task.seed)
     return FITS[probe](training, [codes[rows] for codes in targets], task.classes, strengths, tolerance)
 
 
@@ -96,7 +100,7 @@ def _compare(design: Design, task: Task, probe: str, strengths: Sequence[float])
     return {key: [by_place[place] for place in sorted(by_place)] for key, by_place in found.items()}
 
 
-def _accuracies(design: Design, task: Task, rows: Rows, models: list[Linear]) -> Doubles:
+def _accuracies(design: Design, task: Task, rows: Rows, models: Sequence[Model]) -> Doubles:
     told = scores(design.x[task.rows[rows]], models)
     return np.array([np.mean(one.argmax(axis=1) == task.codes[rows]) for one in told])
 

@@ -38,13 +38,26 @@ def fit_logistic(
     return [models[i : i + len(strengths)] for i in range(0, len(models), len(strengths))]
 
 
+def softmax_residuals(logits: Matrix, codes: Codes) -> tuple[float, Matrix]:
+    """Mean loss of a softmax, and its derivative by the logits [rows, classes], written over them."""
+    rows = np.arange(len(codes))
+    logits -= logits.max(axis=1, keepdims=True)
+    right = logits[rows, codes].astype(np.float64)
+    np.exp(logits, out=logits)
+    total = logits.sum(axis=1, keepdims=True)
+    loss = float(np.mean(np.log(total[:, 0].astype(np.float64)) - right))
+    logits /= total
+    logits[rows, codes] -= 1
+    logits /= len(logits)
+    return loss, logits
+
+
 class _Softmax:
     """One logistic regression over the classes that its training rows have; points are [size + 1, present]."""
 
     def __init__(self, space: Coordinates, codes: Codes, c: float, tolerance: float) -> None:
         self.present, self._codes = np.unique(codes, return_inverse=True)
         n, k = len(codes), len(self.present)
-        self._rows = np.arange(n)
         # two columns of a softmax share what the one column of a sigmoid is charged for
         self._penalty = (2.0 if k == 2 else 1.0) / (n * c)
         shares = np.bincount(self._codes, minlength=k) / n
@@ -62,15 +75,7 @@ class _Softmax:
 
     def residuals(self, logits: Matrix) -> tuple[float, Matrix]:
         """Mean loss, and its derivative by the logits [rows, present], written over them."""
-        logits -= logits.max(axis=1, keepdims=True)
-        right = logits[self._rows, self._codes].astype(np.float64)
-        np.exp(logits, out=logits)
-        total = logits.sum(axis=1, keepdims=True)
-        loss = float(np.mean(np.log(total[:, 0].astype(np.float64)) - right))
-        logits /= total
-        logits[self._rows, self._codes] -= 1
-        logits /= len(logits)
-        return loss, logits
+        return softmax_residuals(logits, self._codes)
 
     def penalise(self, loss: float, gradient: Doubles, point: Doubles) -> tuple[float, Doubles]:
         """Add the penalty on weights, which the intercepts are spared."""

@@ -12,9 +12,9 @@ from pipelines import tables
 from pipelines.config.selectors import LayerRange
 from pipelines.errors import ConfigError
 from pipelines.manifest import CaptureRecord
-from pipelines.probes.config import LabelConfig, ProbeConfig, Split, split_name
+from pipelines.probes.config import NETWORK, LabelConfig, ProbeConfig, Split, split_name
 from pipelines.probes.fitting import Task
-from pipelines.probes.splits import Grouping, SplitRefused, make_folds
+from pipelines.probes.splits import Grouping, SplitRefused, make_folds, outside
 from pipelines.probes.targets import Codes, Target, control_codes, encode, generator, make_target
 from pipelines.reading import Run
 from pipelines.rows import LABEL_PREFIX
@@ -23,6 +23,8 @@ TEMPLATE: Final = "template"
 FOLDS: Final = 5
 CROSSED_FOLDS: Final = 3
 MOST_CLASSES: Final = 1000
+NETWORK_ROWS: Final = 10
+"""Rows of a class, on average, that each training fold of a probe with a hidden layer must have."""
 
 Values = list[str | None]
 
@@ -255,10 +257,22 @@ def _problem(config: ProbeConfig, stimuli: Stimuli, target: Target, split: Split
     folds = make_folds(target.codes, target.classes, groupings, prompts, count=count, seed=config.seed)
     types = encode([stimuli.words[row] for row in target.rows.tolist()])[1]
     control = control_codes(target.codes, types, generator(config.seed, "control", target.label))
-    task = Task(target.rows, target.codes, control, len(target.classes), folds)
+    task = Task(target.rows, target.codes, control, len(target.classes), folds, config.seed)
+    if NETWORK in config.probes:
+        _check_network(task, f"{target.label}, {split_name(split)}")
     revealed = np.mean([target.label in stimuli.reveals[row] for row in target.rows.tolist()])
     groups = tuple(grouping.codes for grouping in groupings)
     return Problem(target.label, split, target.classes, task, groups, _order(config, target, groups), float(revealed))
+
+
+def _check_network(task: Task, name: str) -> None:
+    """Refuse to fit a network to so few rows that it could only learn them by heart; raises ConfigError."""
+    fewest = min(len(task.folds.training_rows(outside(key))) for key in task.folds.keys)
+    if fewest < NETWORK_ROWS * task.classes:
+        raise ConfigError(
+            f"probes: mlp: {name}: a training fold has {fewest} rows of {task.classes} classes; a network needs at "
+            f"least {NETWORK_ROWS} of a class on average: leave mlp out, or use more stimuli, other splits or labels"
+        )
 
 
 def _with_groups(target: Target, stimuli: Stimuli, split: Split) -> Target:

@@ -11,7 +11,8 @@ import numpy as np
 from ember import __version__
 from pipelines import placing
 from pipelines.errors import RunError
-from pipelines.probes.config import split_name
+from pipelines.probes.config import NETWORK, split_name
+from pipelines.probes.hidden import SETTINGS
 from pipelines.probes.multiplicity import FEWEST
 from pipelines.probes.problems import Problem
 from pipelines.probes.results import Result
@@ -70,6 +71,7 @@ def make_manifest(
         "highlights": _highlights(results),
         "untrained_baseline": _untrained(sweep),
         "correction": CORRECTION,
+        **({"mlp": SETTINGS} if NETWORK in sweep.config.probes else {}),
         "versions": {"ember": __version__, "numpy": np.__version__, "probes": VERSION},
         "files": list(files),
         "weights": list(weights),

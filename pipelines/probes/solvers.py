@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.probes.design import Linear, Matrix, Training, gram
+from pipelines.probes.design import Linear, Matrix, Model, Training, gram
+from pipelines.probes.hidden import fit_hidden
 from pipelines.probes.lbfgs import Doubles
 from pipelines.probes.logistic import FITTING, fit_logistic
 from pipelines.probes.targets import Codes
@@ -83,5 +84,11 @@ def _one_hot(codes: Codes, classes: int, like: Matrix) -> Matrix:
     return hot
 
 
-Fit = Callable[[Training, Sequence[Codes], int, Sequence[float], float], Fits]
-FITS: Final[dict[str, Fit]] = {"logistic": fit_logistic, "ridge": fit_ridge, "mean_difference": fit_means}
+Fit = Callable[[Training, Sequence[Codes], int, Sequence[float], float], Sequence[Sequence[Model]]]
+FITS: Final[dict[str, Fit]] = {
+    "logistic": fit_logistic,
+    "ridge": fit_ridge,
+    "mean_difference": fit_means,
+    "mlp": fit_hidden,
+}
+"""Probes by name: [targets][strengths] models."""

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from ember.errors import InputError
 from pipelines import placing
 from pipelines.errors import RunError
-from pipelines.probes.config import StrengthsConfig
+from pipelines.probes.config import NETWORK, StrengthsConfig
 from pipelines.probes.design import Design, Matrix
 from pipelines.probes.fitting import Task, cross_validate, refit
 from pipelines.probes.mdl import Sending, code_lengths
@@ -98,7 +98,7 @@ def write_problems(folder: Path, problems: Sequence[Problem], stimuli: Stimuli) 
         if one.order is not None:
             arrays |= {f"{i}.order": one.order, f"{i}.groups": one.groups[0]}
         first = all(earlier.label != one.label for earlier in problems[:i])
-        told.append({"classes": one.task.classes, "folds": one.task.folds.count, "keep": first})
+        told.append({"classes": one.task.classes, "folds": one.task.folds.count, "keep": first, "seed": one.task.seed})
     arrays["told"] = np.frombuffer(json.dumps(told).encode(), np.uint8)
     write_arrays(folder / PROBLEMS, arrays)
 
@@ -116,7 +116,8 @@ def _read_problems(folder: Path) -> tuple[Codes, list[_Given]]:
     given = []
     for i, one in enumerate(json.loads(arrays["told"].tobytes())):
         rows, codes, control, assigned = (arrays[f"{i}.{name}"] for name in ("rows", "codes", "control", "assigned"))
-        task = Task(rows, codes, control, one["classes"], Folds(assigned, one["folds"], arrays.get(f"{i}.within")))
+        folds = Folds(assigned, one["folds"], arrays.get(f"{i}.within"))
+        task = Task(rows, codes, control, one["classes"], folds, one["seed"])
         sent = f"{i}.order" in arrays
         sending = Sending(arrays[f"{i}.order"], arrays[f"{i}.groups"]) if sent else None
         given.append(_Given(task, sending, one["keep"]))
@@ -169,7 +170,7 @@ def _probe(design: Design, given: _Given, task: ProbeTask) -> Arrays:
             f"{probe}.chosen": np.array(own.chosen),
             f"{probe}.converged": np.array([own.converged and control.converged]),
         }
-        if given.keep and task.source.features == "states":
+        if given.keep and task.source.features == "states" and probe != NETWORK:
             model, strength = refit(design, given.task, probe, own.chosen)
             weights, bias = model.in_units_of(design)
             kept: Arrays = {"weights": weights.T.astype(np.float32), "bias": bias, "strength": np.array([strength])}

@@ -68,9 +68,10 @@ def _known(row: Row) -> Row:
 
 
 def main_probe(rows: Sequence[Row]) -> str:
-    """The probe that figures show: logistic regression if there is one."""
+    """The probe that figures show: logistic regression if there is one, else another linear one."""
     found = list(dict.fromkeys(row["probe"] for row in rows))
-    return "logistic" if "logistic" in found else found[0]
+    linear = [probe for probe in found if probe != "mlp"]
+    return "logistic" if "logistic" in found else (linear or found)[0]
 
 
 def strands(probed: Probed) -> Iterator[list[Row]]:

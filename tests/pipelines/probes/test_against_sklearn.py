@@ -1,6 +1,6 @@
 """The probes beside scikit-learn's own pipelines, which know nothing of Ember's code but the folds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -12,13 +12,23 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
+from pipelines.probes.coordinates import Rotated, Straight
 from pipelines.probes.design import Design
 from pipelines.probes.fitting import Task, cross_validate, refit
 from pipelines.probes.logistic import fit_logistic
 from pipelines.probes.mdl import Sending, blocks, code_lengths
 from pipelines.probes.metrics import count
 from pipelines.probes.splits import Grouping, make_folds
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As workers compute; two threads on small matrices mostly wait for each other."""
+    with threadpool_limits(1):
+        yield
+
 
 C = (1e-3, 1e-2, 1e-1, 1.0)
 ALPHA = (1000.0, 100.0, 10.0, 1.0)
@@ -78,6 +88,39 @@ def test_predictions_and_chosen_strengths_are_those_of_a_grid_search(
     counts = count(y, found.predicted, classes)
     assert counts.correct.sum() / rows == accuracy_score(y, expected)
     assert counts.macro_f1 == pytest.approx(f1_score(y, expected, average="macro"), abs=1e-12)
+
+
+@pytest.mark.parametrize("probe", ["logistic", "ridge"])
+@pytest.mark.parametrize(("rows", "width"), [(200, 30), (90, 160), (60, 600)])
+def test_features_without_rank_and_rare_classes_are_those_of_a_grid_search(rows: int, width: int, probe: str) -> None:
+    """A third of the columns are constant, a third are copies of others, and one class has two rows."""
+    x, y = data(rows, width, 3)
+    third = width // 3
+    x[:, third : 2 * third] = x[:, :third] * 2 + 1
+    x[:, 2 * third :] = np.arange(width - 2 * third)
+    y[:] = np.where(y == 2, 1, y)
+    y[[3, rows - 5]] = 2
+    task = task_of(y, np.arange(rows))
+    found, _ = cross_validate(Design(x), task, probe, PEERS[probe][2])
+    expected, chosen = peers_predictions(x, y, task.folds.assigned[0], probe)
+    assert np.array_equal(found.predicted, expected)
+    assert found.chosen == chosen
+    assert found.converged
+
+
+@pytest.mark.parametrize(("rows", "width"), [(240, 40), (150, 400)])
+def test_rotated_and_straight_coordinates_have_one_optimum(
+    rows: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = data(rows, width, 4)
+    design, chosen = Design(x), np.arange(0, rows - 20)
+    told = []
+    for space in (Rotated, Straight):
+        monkeypatch.setattr("pipelines.probes.logistic.coordinates", space)
+        [[model]] = fit_logistic(design.training(chosen), [y[chosen]], 4, [0.1], 1e-9)
+        assert model.converged
+        told.append(design.x @ model.weights + model.bias)
+    assert np.allclose(*told, atol=2e-4)
 
 
 def test_two_folds_choose_strengths_inside_the_training_fold() -> None:
