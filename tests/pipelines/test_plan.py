@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ import pytest
 from ember.errors import EmberError, InputError, ModelError
 from ember.positions import Position
 from ember.units import build_tree
+from pipelines.canonical import sha256_of
 from pipelines.errors import ConfigError, RunError
 from pipelines.estimates import check_disk, table_bytes, worker_memory
+from pipelines.identity import plan_sha256
 from pipelines.plan import Plan, make_plan
 from pipelines.plan_report import plan_lines, plan_record
 from pipelines.unit_file import read_unit_file, write_unit_file
@@ -243,3 +246,16 @@ def test_what_was_selected_and_changed_is_said(tmp_path):
     assert "stimuli   8 read, 4 after where, 3 after sample, 4 changed by strip_tatweel" in plan_lines(told)
     plain = plan_record(make_plan(make_config(tmp_path, items, name="plain")))
     assert not any(line.startswith("stimuli ") for line in plan_lines(plain))
+
+
+def test_the_plans_hash_is_the_one_that_finished_runs_have(tmp_path: Path) -> None:
+    """Spelt out, since a run made before must go on: units, tokens, positions, scored tokens, and nothing else."""
+    plan = plan_of(tmp_path, prompts(6))
+    ids = hashlib.sha256()
+    for sample in plan.samples:
+        ids.update(len(sample.tokens).to_bytes(4, "little") + sample.tokens.astype("<i4").tobytes())
+    captures = [[c.name, c.site, c.layers, c.pooled, sha256_of([*c.positions])] for c in plan.captures]
+    nothing = [sha256_of(array) for array in ([], [0], [0] * 7, [], [False] * 6)]
+    units = [[unit.start, unit.end] for unit in plan.units]
+    assert captures
+    assert plan_sha256(plan) == sha256_of([units, ids.hexdigest(), captures, 0, nothing])
