@@ -10,7 +10,6 @@ model give the same manifest. The hashes are pure functions of records:
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,15 +213,7 @@ def manifest_json(manifest: Manifest) -> str:
 
 def write_manifest(run_dir: Path, manifest: Manifest) -> None:
     """Put `manifest.json` in place at once, over an older one; raises RunError for a disk that cannot be written."""
-    data = manifest_json(manifest).encode()
-    with (
-        placing.disk_errors(run_dir, f"cannot write {MANIFEST}", len(data)),
-        placing.staged(run_dir, f"manifest-{os.getpid()}", MANIFEST) as path,
-    ):
-        path.write_bytes(data)
-        placing.sync_file(path)
-        path.replace(run_dir / MANIFEST)
-        placing.sync_folder(run_dir)
+    placing.write_over(run_dir, MANIFEST, manifest_json(manifest).encode(), "manifest")
 
 
 def read_manifest(run_dir: Path) -> Manifest:

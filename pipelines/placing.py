@@ -102,6 +102,21 @@ def place(source: Path, target: Path) -> bool:
     return True
 
 
+def write_over(folder: Path, name: str, data: bytes, kind: str) -> None:
+    """Put `data` at once in place of what `folder` has as `name`; `kind` says who stages it.
+
+    Raises RunError for a disk that cannot be written; what was there before then stays.
+    """
+    with (
+        disk_errors(folder, f"cannot write {name}", len(data)),
+        staged(folder, f"{kind}-{os.getpid()}", name) as path,
+    ):
+        path.write_bytes(data)
+        sync_file(path)
+        path.replace(folder / name)
+        sync_folder(folder)
+
+
 def sync_file(path: Path) -> None:
     """Force a file's bytes to the disk."""
     with path.open("rb+") as file:

@@ -9,7 +9,6 @@ Both runs are ordinary ones: they go on where they stopped, and `ember pipeline 
 """
 
 import json
-import os
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,7 +94,7 @@ def _conclude(config: TraceConfig, pairs: Sequence[Pair], layers: Sequence[int],
     summary = summarise(folder, effects, controls, panels, planned=planned, files=(*files, SUMMARY), notes=notes)
     files[SUMMARY] = (json.dumps(summary.record, ensure_ascii=False, indent=1) + "\n").encode()
     for name, data in files.items():
-        _put(folder, name, data)
+        placing.write_over(folder, name, data, "trace")
     return summary
 
 
@@ -150,15 +149,4 @@ def _place_patches(folder: Path, data: bytes) -> None:
             f"{folder / PATCHED} holds patches of other pairs, sites, layers or alignment; undo the change to go on "
             "with it, or give the new trace an output.dir of its own"
         )
-    _put(folder, PATCHES, data)
-
-
-def _put(folder: Path, name: str, data: bytes) -> None:
-    with (
-        placing.disk_errors(folder, f"cannot write {name}", len(data)),
-        placing.staged(folder, f"trace-{os.getpid()}", name) as staged,
-    ):
-        staged.write_bytes(data)
-        placing.sync_file(staged)
-        staged.replace(folder / name)
-        placing.sync_folder(folder)
+    placing.write_over(folder, PATCHES, data, "trace")

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -82,7 +81,7 @@ def _write(folder: Path, run: Run, measures: list[Measure], maps: list[LayerMap]
     files = {TABLE: _measures_parquet(measures, footer), MAPS: _maps_parquet(maps, footer)}
     records = []
     for name, data in files.items():
-        _put(folder, name, data)
+        placing.write_over(folder, name, data, "geometry")
         records.append({"path": name, "bytes": len(data), "sha256": placing.sha256_file(folder / name)})
     manifest = {
         "schema_version": SCHEMA_VERSION,
@@ -91,7 +90,8 @@ def _write(folder: Path, run: Run, measures: list[Measure], maps: list[LayerMap]
         "versions": {"ember": __version__, "numpy": np.__version__},
         "files": records,
     }
-    _put(folder, MANIFEST, (json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode())
+    text = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    placing.write_over(folder, MANIFEST, text.encode(), "geometry")
 
 
 def geometry_schema() -> Any:
@@ -137,14 +137,3 @@ def _bytes(table: Any) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
-
-
-def _put(folder: Path, name: str, data: bytes) -> None:
-    with (
-        placing.disk_errors(folder, f"cannot write {name}", len(data)),
-        placing.staged(folder, f"geometry-{os.getpid()}", name) as staged,
-    ):
-        staged.write_bytes(data)
-        placing.sync_file(staged)
-        staged.replace(folder / name)
-        placing.sync_folder(folder)

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from pipelines.report.blocks import (
     Section,
     Strong,
     Table,
+    codes,
     count,
     listed,
     percent,
@@ -157,7 +157,7 @@ def _column_figure(facts: Facts, column: Column, shares: dict[str, Share], numbe
         "share of right answers, 95 % interval",
     )
     same = facts.same_as(column)
-    also: Prose = (" It parts the prompts exactly as ", *_codes(same), ".") if same else ()
+    also: Prose = (" It parts the prompts exactly as ", *codes(same), ".") if same else ()
     lacking = sum(value is None for value in column.values)
     without: Prose = (f" {count(lacking, 'prompt')} without it are left out.",) if lacking else ()
     best, worst = max(shares, key=lambda k: shares[k].value), min(shares, key=lambda k: shares[k].value)
@@ -187,13 +187,6 @@ def _spread_of(column: Column, shares: dict[str, Share]) -> Paragraph:
             "right.",
         )
     )  # fmt: skip
-
-
-def _codes(names: Sequence[str]) -> Prose:
-    parts: list[Any] = []
-    for name in names:
-        parts += [", ", Code(name)] if parts else [Code(name)]
-    return tuple(parts)
 
 
 def _shares_table(column: Column, shares: dict[str, Share]) -> Table:

@@ -152,6 +152,14 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}" if names else ""
 
 
+def codes(names: Sequence[str], between: str = ", ") -> Prose:
+    """Return names as code, with a separator between them."""
+    parts: list[Part] = []
+    for name in names:
+        parts += [between, Code(name)] if parts else [Code(name)]
+    return tuple(parts)
+
+
 def quoted_list(texts: Sequence[str], most: int = 8) -> Prose:
     """Texts of the user, separated by commas, at most so many."""
     parts: list[Part] = []

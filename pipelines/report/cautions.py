@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
-from pipelines.report.blocks import Chapter, Code, Paragraph, Points, Prose, Quoted, Section, count, quoted_list
+from pipelines.report.blocks import Chapter, Code, Paragraph, Points, Prose, Quoted, Section, codes, count, quoted_list
 from pipelines.report.facts import Column, Facts
 from pipelines.stimuli.checks import find
 from pipelines.stimuli.text_checks import text_findings
@@ -92,19 +92,12 @@ def _acting(facts: Facts) -> Iterator[Prose]:
 def _leaks(facts: Facts) -> Iterator[Prose]:
     revealed = Counter(name for row in facts.stimuli for name in row["reveals"])
     if revealed:
-        named = _codes([f"{name} ({n} of {len(facts.stimuli)})" for name, n in sorted(revealed.items())])
+        named = codes([f"{name} ({n} of {len(facts.stimuli)})" for name, n in sorted(revealed.items())])
         yield (
             f"Prompts give the label{'s' * (len(revealed) > 1)} ", *named, " away: that it can be read off their "
             "states is no discovery by itself. What the state adds has to be shown against a baseline that sees "
             "only the text.",
         )  # fmt: skip
-
-
-def _codes(names: Sequence[str]) -> Prose:
-    parts: list[Any] = []
-    for name in names:
-        parts += [", ", Code(name)] if parts else [Code(name)]
-    return tuple(parts)
 
 
 def _texts(facts: Facts) -> Iterator[Prose]:
@@ -163,7 +156,7 @@ def _nested(columns: Sequence[Column]) -> Iterator[Prose]:
         if found:
             yield (
                 f"{'Labels that follow' if len(found) > 1 else 'A label that follows'} from ", Code(fine.name), ": ",
-                *_codes(found), ". What holds for one may be due to the other, and a test of it needs whole values of ",
+                *codes(found), ". What holds for one may be due to the other, and a test of it needs whole values of ",
                 Code(fine.name), " held out.",
             )  # fmt: skip
 

@@ -23,6 +23,7 @@ from pipelines.report.blocks import (
     Section,
     Strong,
     Table,
+    codes,
     count,
     listed,
     percent,
@@ -293,14 +294,7 @@ def _refusals(probed: Probed) -> Iterator[Block]:
         reasons.setdefault(one["reason"], []).append(f"{one['label']}, {one['split']}")
     if reasons:
         yield Paragraph(("Splits that cannot be made from this run, and why:",))
-        yield Points(tuple((*_codes(names), ": ", Quoted(reason), ".") for reason, names in reasons.items()))
-
-
-def _codes(names: Sequence[str]) -> Prose:
-    parts: list[Part] = []
-    for name in names:
-        parts += ["; ", Code(name)] if parts else [Code(name)]
-    return tuple(parts)
+        yield Points(tuple((*codes(names, "; "), ": ", Quoted(reason), ".") for reason, names in reasons.items()))
 
 
 def probe_warnings(probed: Probed) -> Iterator[Prose]:
