@@ -22,7 +22,7 @@ from pipelines.probes.targets import Codes, generator
 
 HIDDEN: Final = 32
 """Hidden units."""
-STEPS: Final = 500
+STEPS: Final = 200
 TOLERANCE: Final = 1e-4
 """Largest entry of the gradient of the mean loss: the default of scikit-learn."""
 SETTINGS: Final[dict[str, Any]] = {

@@ -73,8 +73,8 @@ def _lead(probed: Probed) -> Paragraph:
     plan = probed.manifest.get("plan", {})
     return Paragraph(
         (
-            "A probe is a linear classifier that is trained to tell a label from states of some prompts and tested on "
-            "states of others. Each split says which ones are kept for testing: ", Code("random"),
+            "A probe is a linear classifier (", Code("mlp"), ": one with a hidden "
+            "layer) that is trained to tell a label from states of some prompts and tested on states of others. Each split says which ones are kept for testing: ", Code("random"),
             ", or whole groups (", Code("root-heldout"),
             " tests on roots that training never saw). Accuracies stand with 95 % intervals from drawing groups anew. ",
             Strong("Controls"),
@@ -306,8 +306,16 @@ def probe_warnings(probed: Probed) -> Iterator[Prose]:
                 "Probe of ", Code(label), ", ", Code(split), f": {count(row['unseen'], 'prompt')} were tested whose "
                 "class no training fold had; they count as wrong.",
             )  # fmt: skip
-    if slow := sum(not row["converged"] for row in probed.rows):
-        yield (f"{slow} of {len(probed.rows)} probes did not converge: their accuracies may be too low.",)
+    linear = [row for row in probed.rows if row["probe"] != "mlp"]
+    if slow := sum(not row["converged"] for row in linear):
+        yield (f"{slow} of {len(linear)} probes did not converge: their accuracies may be too low.",)
+    networks = [row for row in probed.rows if row["probe"] == "mlp"]
+    if ended := sum(not row["converged"] for row in networks):
+        steps = probed.manifest.get("mlp", {}).get("steps", "their")
+        yield (
+            f"{ended} of {len(networks)} probes with a hidden layer, or their controls, are what {steps} steps gave "
+            "and not a minimum.",
+        )
     failed = probed.manifest["run"].get("failed_samples", 0)
     if failed:
         yield (f"The probes leave {count(failed, 'failed prompt')} out.",)

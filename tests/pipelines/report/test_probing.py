@@ -153,6 +153,18 @@ def test_what_the_text_gives_away_is_told_from_what_nothing_gives(run: Path) -> 
     assert "above random labels and majority from layer 2 on; the text alone gives as much" in found.html
 
 
+def test_networks_that_used_up_their_steps_are_told_apart(run: Path) -> None:
+    rows = [row("pattern", "random", layer, 0.9) for layer in LAYERS]
+    networks = [row("pattern", "random", layer, 0.95, probe="mlp", converged=layer > 1) for layer in LAYERS]
+    plant(run, [*networks, *rows], mlp={"steps": 200})
+    found = make_report(run)
+    assert "did not converge" not in found.html
+    assert (
+        "2 of 5 probes with a hidden layer, or their controls, are what 200 steps gave and not a minimum." in found.html
+    )
+    assert {one["probe"] for one in found.record["probes"]["verdicts"]} == {"logistic"}
+
+
 def test_the_best_control_is_the_one_that_counts() -> None:
     assert best_control(row("x", "random", 0, 0.5)) == ("characters", 0.4)
     assert best_control(row("x", "random", 0, 0.5, characters_accuracy=math.nan)) == ("majority", 0.3)
