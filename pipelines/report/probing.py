@@ -73,8 +73,9 @@ def _lead(probed: Probed) -> Paragraph:
     plan = probed.manifest.get("plan", {})
     return Paragraph(
         (
-            "A probe is a linear classifier (", Code("mlp"), ": one with a hidden "
-            "layer) that is trained to tell a label from states of some prompts and tested on states of others. Each split says which ones are kept for testing: ", Code("random"),
+            "A probe is a linear classifier (", Code("mlp"), ": one with a hidden layer) that is trained to tell a "
+            "label from states of some prompts and tested on states of others. Each split says which ones are kept for "
+            "testing: ", Code("random"),
             ", or whole groups (", Code("root-heldout"),
             " tests on roots that training never saw). Accuracies stand with 95 % intervals from drawing groups anew. ",
             Strong("Controls"),
