@@ -1,15 +1,17 @@
 """Intervals that hold for all layers, captures and probes of a problem at once.
 
 Of thirty layers one is above its controls by chance. The draws of groups are the same for all of them, so they tell how
-far the most deviant of all strays: in each draw the largest |drawn - found| / spread over the family is noted, and the
-interval of each member reaches as many spreads as the 99 % point of that. This is the single-step max-t of Westfall and
-Young (1993), as simultaneous intervals from a bootstrap (Romano and Wolf 2005). Members that go together, as
-neighbouring layers do, cost little. What draws of few groups understate is put back: n / (n - 1) in the variance, and
-Student's tail for the normal one.
+far the most deviant of all strays: in each draw the largest (drawn - found) / spread over the family is noted, and the
+interval of each member reaches as many spreads down as the 99.5 % point of that; up likewise. This is the single-step
+max-t of Westfall and Young (1993), as simultaneous intervals from a bootstrap (Romano and Wolf 2005). Each side stands
+by itself, because the best of several controls, chosen anew in each draw, makes draws lean to one side. Members that go
+together, as neighbouring layers do, cost little. What draws of few groups understate is put back: n / (n - 1) in the
+variance, and Student's tail for the normal one.
 """
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -44,10 +46,16 @@ def together(
         return [Interval(value, float("nan"), float("nan")) for value in values]
     spread = table.std(axis=1)
     # what is the same in every draw strays nowhere
-    strays = np.abs(table - found[:, None]) / np.where(spread > 0, spread, np.inf)[:, None]
-    normal = float(np.quantile(strays.max(axis=0), confidence, method="higher"))
-    reach = students(normal, groups - 1) * spread * math.sqrt(groups / (groups - 1))
-    return [Interval(v, float(v - r), float(v + r)) for v, r in zip(values, reach, strict=True)]
+    strays = (table - found[:, None]) / np.where(spread > 0, spread, np.inf)[:, None]
+    down, up = (_reach(most, groups, confidence) * spread for most in (strays.max(axis=0), -strays.min(axis=0)))
+    return [Interval(v, float(v - d), float(v + u)) for v, d, u in zip(values, down, up, strict=True)]
+
+
+def _reach(most: Doubles, groups: int, confidence: float) -> float:
+    """Spreads to one side: never fewer than a single member of a normal distribution would have."""
+    tail = 1 - (1 - confidence) / 2
+    normal = max(float(np.quantile(most, tail, method="higher")), NormalDist().inv_cdf(tail))
+    return students(normal, groups - 1) * math.sqrt(groups / (groups - 1))
 
 
 def students(normal: float, freedom: int) -> float:

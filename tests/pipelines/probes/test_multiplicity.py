@@ -20,14 +20,21 @@ from tests.foundry.probe_run import Word, write_probe_run
 def test_intervals_reach_as_many_spreads_as_the_most_deviant_member_strays() -> None:
     random = np.random.default_rng(0)
     found, drawn = [0.1, 0.4, -0.2], [random.normal(m, s, 500) for m, s in ((0.1, 0.1), (0.4, 0.01), (-0.2, 0.3))]
-    strays = sorted(
-        max(abs(d[i] - f) / np.std(d) for f, d in zip(found, drawn, strict=True)) for i in range(500)
-    )  # fmt: skip
-    reach = stats.t.isf(stats.norm.sf(strays[450]), 29) * np.sqrt(30 / 29)
+    stray = np.array([[(d[i] - f) / np.std(d) for i in range(500)] for f, d in zip(found, drawn, strict=True)])
+    down, up = sorted(stray.max(axis=0))[475], sorted(-stray.min(axis=0))[475]
+    reach = [stats.t.isf(stats.norm.sf(z), 29) * np.sqrt(30 / 29) for z in (down, up)]
     for one, f, d in zip(together(found, drawn, 30, 0.9), found, drawn, strict=True):
         assert one.value == f
-        assert one.low == pytest.approx(f - reach * np.std(d), rel=1e-3)
-        assert one.high == pytest.approx(f + reach * np.std(d), rel=1e-3)
+        assert one.low == pytest.approx(f - reach[0] * np.std(d), rel=1e-3)
+        assert one.high == pytest.approx(f + reach[1] * np.std(d), rel=1e-3)
+
+
+def test_no_interval_is_narrower_than_that_of_one_normal_number() -> None:
+    """Where draws lean to one side (here all are below what was found) the other side keeps its reach."""
+    drawn = -np.abs(np.random.default_rng(2).normal(0, 1, 1000))
+    [one] = together([0.0], [drawn], 1000)
+    assert one.low <= -2.57 * np.std(drawn)
+    assert one.high > 4 * np.std(drawn)
 
 
 @pytest.mark.parametrize("freedom", [7, 12, 40, 1000])
@@ -45,7 +52,7 @@ def test_members_that_go_together_cost_nothing_and_others_do() -> None:
     strangers = together([0.0] * 20, list(drawn), 10_000)
     assert twins == [alone] * 20
     assert strangers[0].high > 1.25 * alone.high
-    # Bonferroni for 20 independent members: the 99.975 % point of a normal distribution
+    # for 20 independent members, 0.5 % on each side: the 99.975 % point of a normal distribution
     assert strangers[0].high == pytest.approx(3.48, abs=0.35)
 
 
