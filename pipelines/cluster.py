@@ -55,8 +55,11 @@ DASK_CONFIG: Final[dict[str, Any]] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-WINDOW: Final = 3
-"""Tasks per worker in Dask's hands: one being written, one computed, one waiting so that no worker idles."""
+WINDOW: Final = 2
+"""Tasks per worker in Dask's hands: one computed, and one being written or waiting, so that no worker idles.
+
+More would only widen what a death touches: a unit is written and the next one handed out while another is computed.
+"""
 STARTS: Final = 2
 """Tries at starting local workers."""
 START_TIMEOUT: Final = 60.0
