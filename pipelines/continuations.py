@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ember.scoring import Cut
 from ember.work import Continuation, Sampling
-from pipelines.mapped import Arrays, TextLists
+from pipelines.texts import Arrays, TextLists
 
 Ints = NDArray[np.int32]
 Starts = NDArray[np.int64]

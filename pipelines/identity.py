@@ -22,8 +22,9 @@ from pipelines.memory import give_back
 from pipelines.plan import Plan
 from pipelines.rows import stimulus_record
 from pipelines.state import IDENTITY, STATE_DIR
-from pipelines.stimuli.packed import PackedStimuli, Texts
+from pipelines.stimuli.packed import PackedStimuli
 from pipelines.tasks import EngineRecord
+from pipelines.texts import Texts
 
 UNIDENTIFYING: Final = ("tokenizers_version", "warnings")
 """What a tokenizer's record says beside what it does; ids themselves are part of the plan's hash."""

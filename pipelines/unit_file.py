@@ -27,8 +27,9 @@ from pipelines.hook_tables import (
     encode,
     no_rows,
 )
-from pipelines.mapped import Arrays, MaybeTexts, Texts, map_arrays, write_arrays
+from pipelines.mapped import map_arrays, write_arrays
 from pipelines.state import PLANS
+from pipelines.texts import Arrays, MaybeTexts, Texts
 
 if TYPE_CHECKING:
     from pipelines.plan import Plan

@@ -1,11 +1,17 @@
 """Fixtures that every room may use. Tests that need material from outside skip, saying what is absent."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# a shell ignores Ctrl-C for what it starts in the background, commands inherit that, and Ember respects it: tests that
+# interrupt a command begin from a terminal's state
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

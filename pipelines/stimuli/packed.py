@@ -9,54 +9,10 @@ from dataclasses import dataclass
 from typing import Final, overload
 
 from pipelines.stimuli.record import ExpectMode, Stimulus, Target
+from pipelines.texts import Texts, TextWriter, place_of
 
 Numbers = array  # of integers; `array[int]` where a type is meant
 _PLACES: Final = "q"
-
-
-@dataclass(frozen=True, slots=True)
-class Texts(Sequence[str]):
-    """Texts one after another in UTF-8."""
-
-    joined: bytes
-    starts: "Numbers[int]"
-    """[texts + 1] where each text starts."""
-
-    def __len__(self) -> int:
-        """Count the texts."""
-        return len(self.starts) - 1
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        """Return a text, or a list of them."""
-        if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
-        at = _place(at, len(self))
-        return self.joined[self.starts[at] : self.starts[at + 1]].decode()
-
-    def __iter__(self) -> Iterator[str]:
-        """Go through the texts in order."""
-        start, joined = 0, self.joined
-        for end in self.starts[1:]:
-            yield joined[start:end].decode()
-            start = end
-
-
-class _Writer:
-    """Gathers texts."""
-
-    def __init__(self) -> None:
-        self._joined, self._starts = bytearray(), array(_PLACES, [0])
-
-    def add(self, text: str) -> None:
-        self._joined += text.encode()
-        self._starts.append(len(self._joined))
-
-    def done(self) -> Texts:
-        return Texts(bytes(self._joined), self._starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +55,7 @@ class PackedStimuli(Sequence[Stimulus]):
         """Make a stimulus, or a list of them."""
         if isinstance(at, slice):
             return [self[i] for i in range(*at.indices(len(self)))]
-        at = _place(at, len(self))
+        at = place_of(at, len(self))
         return self._made(self.ids[at], self.prompts[at], self.numbers[self.starts[at] : self.starts[at + 1]])
 
     def __iter__(self) -> Iterator[Stimulus]:
@@ -152,14 +108,14 @@ class PackedStimuli(Sequence[Stimulus]):
     def _value(self, place: int) -> str:
         # not by values[place], which takes thrice as long
         starts = self.values.starts
-        return self.values.joined[starts[place] : starts[place + 1]].decode()
+        return str(self.values.joined[starts[place] : starts[place + 1]], "utf-8")
 
 
 class Packer:
     """Packs stimuli one by one."""
 
     def __init__(self) -> None:
-        self._ids, self._prompts = _Writer(), _Writer()
+        self._ids, self._prompts = TextWriter(), TextWriter()
         self._kinds: dict[_Kind, int] = {}
         self._values: dict[str, int] = {}
         self._numbers, self._starts = array("i"), array(_PLACES, [0])
@@ -190,7 +146,7 @@ class Packer:
 
     def done(self) -> PackedStimuli:
         """Return what was packed."""
-        values = _Writer()
+        values = TextWriter()
         for value in self._values:
             values.add(value)
         return PackedStimuli(
@@ -209,10 +165,3 @@ def pack(stimuli: Iterable[Stimulus]) -> PackedStimuli:
     for stimulus in stimuli:
         packer.add(stimulus)
     return packer.done()
-
-
-def _place(at: int, count: int) -> int:
-    """Count a place from the start; raises IndexError, which ends a loop over a sequence."""
-    if not -count <= at < count:
-        raise IndexError(f"{at} of {count}")
-    return at % count

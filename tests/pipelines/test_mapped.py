@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.mapped import ALIGN, MaybeTexts, TextLists, Texts, map_arrays, write_arrays
+from pipelines.mapped import ALIGN, map_arrays, write_arrays
+from pipelines.texts import MaybeTexts, TextLists, Texts
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 

@@ -1,5 +1,6 @@
 """What a plan holds for each prompt: bytes that Python and NumPy allocate, which no machine changes."""
 
+import gc
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,7 @@ def held(make: Callable[[], Any]) -> int:
     tracemalloc.start()
     try:
         kept = make()
+        gc.collect()  # cycles that wait to be collected are not held
         size, _ = tracemalloc.get_traced_memory()
         del kept
         return size
