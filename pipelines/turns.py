@@ -37,7 +37,11 @@ class Turn:
         if self._step_aside is None:
             return
         _WRITING.acquire()
-        before()
+        try:
+            before()
+        except BaseException:
+            _WRITING.release()
+            raise
         self._held = _WRITING
         _COMPUTING.release()
         self._step_aside()

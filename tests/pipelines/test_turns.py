@@ -100,3 +100,14 @@ def test_a_unit_that_fails_gives_its_turn_back(computed: bool) -> None:
         fail()
     with Turn(None):
         pass
+
+
+def test_a_unit_that_cannot_note_that_it_is_computed_lets_others_begin_and_be_written() -> None:
+    def fail() -> None:
+        raise ValueError("as ordered")
+
+    with pytest.raises(ValueError, match="as ordered"), Turn(lambda: None) as turn:
+        turn.hand_on(fail)
+    with Turn(None):
+        pass
+    finish(Unit())
