@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ember.engine.cache import LayerCache
+from ember.engine.cache import LayerCache, Seen
 from ember.engine.linear import Linear
 from ember.engine.rope import Rope
 from ember.units import PrefixTree
@@ -72,5 +72,5 @@ class Backend(Protocol):
     def attend(self, q: Floats, k: Floats, v: Floats, plan: Any, heads: tuple[int, int], scale: float) -> Floats:
         """Causal attention of query rows q [T, H·E] over key rows k, v [R + 1, K·E] (the last one zeros)."""
 
-    def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
+    def attend_cached(self, q: Floats, cache: LayerCache, seen: Seen, heads: tuple[int, int], scale: float) -> Floats:
         """Attention of one query a sequence, q [S, H·E], over its cached keys and values, in a fixed order."""

@@ -32,17 +32,6 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerCache:
-    """What one layer's attention reads for the sequences that are alive."""
-
-    keys: Floats
-    """Flat; a sequence's part is [kv_head][position][head_dim]."""
-    values: Floats
-    shape: "KVShape"
-    seen: Seen
-
-
-@dataclass(frozen=True, slots=True)
 class KVShape:
     """What one layer stores per position."""
 
@@ -61,8 +50,31 @@ class KVShape:
         return whole_lanes(self.value_size)
 
 
-Slots = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Flat indices [S, K, E] of keys and of values."""
+@dataclass(frozen=True, slots=True)
+class LayerCache:
+    """Keys and values of one layer; a sequence's part is [kv_head][position], one row each."""
+
+    shape: KVShape
+    key_rows: Floats
+    """[rows, key_room]"""
+    value_rows: Floats
+    """[rows, value_room]"""
+
+    @property
+    def keys(self) -> Floats:
+        """All keys, flat."""
+        return self.key_rows.reshape(-1)
+
+    @property
+    def values(self) -> Floats:
+        """All values, flat."""
+        return self.value_rows.reshape(-1)
+
+    def store(self, rows: NDArray[np.int64], k: Floats, v: Floats) -> None:
+        """Write one row a sequence and head, k [S, K·E] and v, into `rows` [S·K] (see `KVCache.slots`)."""
+        shape = self.shape
+        self.key_rows[rows, : shape.key_size] = k.reshape(-1, shape.key_size)
+        self.value_rows[rows, : shape.value_size] = v.reshape(-1, shape.value_size)
 
 
 class KVCache:
@@ -72,52 +84,51 @@ class KVCache:
         self.capacities = np.array(capacities, np.int64)
         self.cursors = np.zeros(len(capacities), np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self.capacities)])
-        self._shapes = tuple(shapes)
+        kinds = list(dict.fromkeys(shapes))
+        self._kinds = [kinds.index(shape) for shape in shapes]
         total = int(self._starts[-1])
         sizes = [total * s.heads * (s.key_room + s.value_room) if s else 0 for s in shapes]
         flat = np.zeros(sum(sizes), np.float32)
         parts = np.split(flat, np.cumsum(sizes)[:-1])
         cuts = [total * s.heads * s.key_room if s else 0 for s in shapes]
-        self._keys = [part[:cut] for part, cut in zip(parts, cuts, strict=True)]
-        self._values = [part[cut:] for part, cut in zip(parts, cuts, strict=True)]
+        self._layers = [_layer_cache(*one) for one in zip(shapes, parts, cuts, strict=True)]
 
-    def shape(self, layer: int) -> KVShape:
-        """What a layer that owns keys stores per position."""
-        shape = self._shapes[layer]
-        assert shape is not None, f"layer {layer} owns no keys"
-        return shape
+    def layer(self, layer: int) -> LayerCache:
+        """Keys and values of a layer that owns some."""
+        found = self._layers[layer]
+        assert found is not None, f"layer {layer} owns no keys"
+        return found
 
-    def _part(self, flat: Floats, sequence: int, heads: int, size: int) -> Floats:
+    def kind(self, layer: int) -> int:
+        """A number that layers share whose keys and values lie alike."""
+        return self._kinds[layer]
+
+    def _part(self, rows: Floats, sequence: int, heads: int) -> Floats:
         start, capacity = int(self._starts[sequence]), int(self.capacities[sequence])
-        return flat[start * heads * size : (start + capacity) * heads * size].reshape(heads, capacity, size)
+        return rows[start * heads : (start + capacity) * heads].reshape(heads, capacity, -1)
 
     def store(self, layer: int, sequence: int, start: int, k: Floats, v: Floats) -> None:
         """Write rows k [n, K·E], v at positions start … start + n - 1 of a sequence."""
-        n, shape = len(k), self.shape(layer)
-        for flat, rows, room in ((self._keys[layer], k, shape.key_room), (self._values[layer], v, shape.value_room)):
-            part = self._part(flat, sequence, shape.heads, room)  # [K, capacity, E]
-            heads = rows.reshape(n, shape.heads, -1)
+        n, own = len(k), self.layer(layer)
+        for kept, rows in ((own.key_rows, k), (own.value_rows, v)):
+            part = self._part(kept, sequence, own.shape.heads)  # [K, capacity, E]
+            heads = rows.reshape(n, own.shape.heads, -1)
             part[:, start : start + n, : heads.shape[2]] = heads.transpose(1, 0, 2)
 
-    def slots(self, sequences: NDArray[np.int64], shape: KVShape) -> Slots:
-        """Where keys and values at the cursors of `sequences` lie; the same in every layer of this shape."""
-        heads = np.arange(shape.heads)[:, None] * self.capacities[sequences][:, None, None]  # [S, K, 1]
-        places = self._starts[sequences][:, None, None] * shape.heads + heads + self.cursors[sequences][:, None, None]
-        keys = places * shape.key_room + np.arange(shape.key_size)
-        values = places * shape.value_room + np.arange(shape.value_size)
-        return keys, values
-
-    def store_one(self, layer: int, slots: Slots, k: Floats, v: Floats) -> None:
-        """Write one row a sequence, k [S, K·E] and v, at the places given by `slots`."""
-        self._keys[layer][slots[0]] = k.reshape(slots[0].shape)
-        self._values[layer][slots[1]] = v.reshape(slots[1].shape)
+    def slots(self, sequences: NDArray[np.int64], layer: int) -> NDArray[np.int64]:
+        """Rows [S·K] of keys and values at the cursors of `sequences`; the same in every layer of this kind."""
+        n_heads = self.layer(layer).shape.heads
+        firsts = self._starts[sequences] * n_heads + self.cursors[sequences]
+        heads = np.arange(n_heads) * self.capacities[sequences][:, None]  # [S, K]
+        return (firsts[:, None] + heads).reshape(-1)
 
     def advance(self, sequences: NDArray[np.int64], count: NDArray[np.int64] | int) -> None:
         """Move cursors, after every layer has stored."""
         self.cursors[sequences] += count
 
-    def seen(self, shape: KVShape, sequences: NDArray[np.int64], window: int = 0) -> Seen:
-        """What `sequences` see in layers of a shape, each up to and including its cursor's position."""
+    def seen(self, layer: int, sequences: NDArray[np.int64], window: int = 0) -> Seen:
+        """What `sequences` see in layers of this kind, each up to and including its cursor's position."""
+        shape = self.layer(layer).shape
         starts = self._starts[sequences] * shape.heads
         ends = self.cursors[sequences] + 1
         begins = np.maximum(ends - window, 0) if window else np.zeros_like(ends)
@@ -125,6 +136,8 @@ class KVCache:
         longest = int((ends - begins).max(initial=0))
         return Seen(starts * shape.key_room, starts * shape.value_room, capacities, begins, ends, longest)
 
-    def layer(self, layer: int, seen: Seen) -> LayerCache:
-        """View of one layer for the sequences that `seen` is about."""
-        return LayerCache(self._keys[layer], self._values[layer], self.shape(layer), seen)
+
+def _layer_cache(shape: KVShape | None, part: Floats, cut: int) -> LayerCache | None:
+    if shape is None:
+        return None
+    return LayerCache(shape, part[:cut].reshape(-1, shape.key_room), part[cut:].reshape(-1, shape.value_room))

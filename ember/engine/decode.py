@@ -3,12 +3,14 @@
 Which kernels run is fixed by the route, never by how many sequences are alive.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ember.card import BoundModel
 from ember.engine.backend import Backend
-from ember.engine.cache import KVCache, KVShape, Seen, Slots
+from ember.engine.cache import KVCache, Seen
 from ember.engine.choosing import Choosing, Continuations
 from ember.engine.head import Rows, Scan
 from ember.engine.stage import Stage
@@ -21,8 +23,8 @@ class DecodeStep:
 
     def __init__(self, be: Backend, cache: KVCache, stage: Stage, alive: Rows, side: Floats | None) -> None:
         self._be, self._cache, self._stage, self._alive = be, cache, stage, alive
-        self._slots: dict[KVShape, Slots] = {}
-        self._seen: dict[tuple[KVShape, int], Seen] = {}
+        self._slots: dict[int, NDArray[np.int64]] = {}  # by the kind of a layer's cache
+        self._seen: dict[tuple[int, int], Seen] = {}  # by that and the window
         self._side = side
         self._positions = cache.cursors[alive].astype(np.int32)
         self.layer = 0
@@ -47,20 +49,20 @@ class DecodeStep:
 
     def store(self, k: Floats, v: Floats) -> None:
         """See `Step.store`."""
-        shape = self._cache.shape(self.layer)
-        if shape not in self._slots:
-            self._slots[shape] = self._cache.slots(self._alive, shape)
-        self._cache.store_one(self.layer, self._slots[shape], k, v)
+        kind = self._cache.kind(self.layer)
+        if kind not in self._slots:
+            self._slots[kind] = self._cache.slots(self._alive, self.layer)
+        self._cache.layer(self.layer).store(self._slots[kind], k, v)
 
     def attend(
         self, q: Floats, heads: tuple[int, int], scale: float, window: int = 0, source: int | None = None
     ) -> Floats:
         """See `Step.attend`."""
         layer = self.layer if source is None else source
-        key = (self._cache.shape(layer), window)
+        key = (self._cache.kind(layer), window)
         if key not in self._seen:
-            self._seen[key] = self._cache.seen(key[0], self._alive, window)
-        return self._be.attend_cached(q, self._cache.layer(layer, self._seen[key]), heads, scale)
+            self._seen[key] = self._cache.seen(layer, self._alive, window)
+        return self._be.attend_cached(q, self._cache.layer(layer), self._seen[key], heads, scale)
 
     def side(self) -> Floats:
         """See `Step.side`."""
@@ -131,7 +133,7 @@ class Decode:
 
     def _check(self, x: Floats, alive: Rows, at: NonFinite) -> None:
         flat = x.reshape(-1)
-        if not np.isfinite(np.dot(flat, flat)):
+        if not math.isfinite(np.dot(flat, flat)):
             for sequence in alive[~np.isfinite(x).all(axis=1)].tolist():
                 self._fail(sequence, at)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ember.engine import kernels
-from ember.engine.cache import LayerCache
+from ember.engine.cache import LayerCache, Seen
 from ember.engine.linear import Linear
 from ember.engine.padding import least_rows
 from ember.engine.rope import Rope, RopeTables
@@ -104,7 +104,7 @@ class FastBackend:
     def rope(self, x: Floats, positions: NDArray[np.int32], rope: Rope, role: str) -> Floats:
         """See `Backend.rope`; turns x in place."""
         tables = RopeTables.of(rope, self._tables)
-        tables.reach(int(positions.max(initial=-1)) + 1)
+        tables.reach(positions)
         turn = kernels.rope_neighbours if rope.layout == "neighbours" else kernels.rope_halves
         self._by_rows(turn, (x, positions), tables.cos, tables.sin, rope.rotated)
         return x
@@ -178,11 +178,11 @@ class FastBackend:
         self.team.share(items, plan.pairs * (q.shape[1] + out.shape[1]) / PER_NANOSECOND, part, 1)
         return _narrow(out, n_heads, size)
 
-    def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
+    def attend_cached(self, q: Floats, cache: LayerCache, seen: Seen, heads: tuple[int, int], scale: float) -> Floats:
         """See `Backend.attend_cached`."""
         n_heads, n_kv = heads
-        seen, shape = cache.seen, cache.shape
-        out = self._buffers.take("attended", len(q), n_heads * shape.value_room)
+        key_room, value_room = cache.key_rows.shape[1], cache.value_rows.shape[1]
+        out = self._buffers.take("attended", len(q), n_heads * value_room)
         attend_cached(
             _roomy(q, n_heads),
             cache.keys,
@@ -193,15 +193,15 @@ class FastBackend:
             seen.begins,
             seen.ends,
             self._ascending(seen.longest),
-            shape.key_room,
-            shape.value_room,
+            key_room,
+            value_room,
             n_kv,
             n_heads // n_kv,
             np.float32(scale),
             self._buffers.take("cached_scores", 1, seen.longest),
             out,
         )
-        return _narrow(out, n_heads, shape.value_size)
+        return _narrow(out, n_heads, cache.shape.value_size)
 
     def _ascending(self, count: int) -> NDArray[np.int32]:
         if len(self._counted) < count:

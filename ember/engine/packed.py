@@ -57,29 +57,28 @@ class PackedBackend(FastBackend):
     def matmul(self, x: Floats, weight: Linear) -> Floats:
         """See `Backend.matmul`."""
         out = self._buffers.take(weight.role, len(x), weight.out_features)
-        self._multiply(x, weight, 0, weight.out_features, out)
+        stored = self._stored(weight)
+        self._multiply(x, weight, stored, stored.raw, out)
         return out
 
     def head_slices(self, x: Floats, weight: Linear) -> Iterator[tuple[int, int, Floats]]:
         """See `Backend.head_slices`."""
-        step = max(1, LOGIT_BYTES // (4 * len(x)))
+        step, stored = max(1, LOGIT_BYTES // (4 * len(x))), self._stored(weight)
         for start in range(0, weight.out_features, step):
             stop = min(start + step, weight.out_features)
             out = self._buffers.take("head", len(x), stop - start)
-            self._multiply(x, weight, start, stop, out)
+            self._multiply(x, weight, stored, stored.rows(start, stop), out)
             yield start, stop, out
 
-    def _multiply(self, x: Floats, weight: Linear, first: int, end: int, out: Floats) -> None:
-        """out [S, end - first] = x @ weight[first:end].T."""
-        stored = self._stored(weight)
-        raw = stored.raw if end - first == weight.out_features else stored.rows(first, end)
+    def _multiply(self, x: Floats, weight: Linear, stored: Stored, raw: NDArray[np.uint8], out: Floats) -> None:
+        """out [S, N] = x @ rows.T, the N rows of the weight that `raw` holds."""
         rows = np.ascontiguousarray(x)
         if stored.kind is not None:
             self._relay.multiply(stored.kind, raw, rows, out)
             return
-        multiplications = len(x) * weight.in_features * (end - first)
+        multiplications = x.size * out.shape[1]
         part = self._decoded_part(rows, weight, raw, out)
-        self.team.share(end - first, multiplications / PER_NANOSECOND, part)
+        self.team.share(out.shape[1], multiplications / PER_NANOSECOND, part)
 
     def _stored(self, weight: Linear) -> Stored:
         known = self._known.get(id(weight))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ember.engine.attention import TileGroup, mask_of, plan_tiles
-from ember.engine.cache import LayerCache
+from ember.engine.cache import LayerCache, Seen
 from ember.engine.linear import Linear
 from ember.engine.padding import least_rows
 from ember.engine.rope import Rope, RopeTables
@@ -93,7 +93,7 @@ class ReferenceBackend:
             angles = positions[:, None].astype(np.float64) * rope.frequencies()
             return np.cos(angles)[:, None], np.sin(angles)[:, None]
         tables = RopeTables.of(rope, self._tables)
-        tables.reach(int(positions.max(initial=-1)) + 1)
+        tables.reach(positions)
         return tables.cos[positions][:, None], tables.sin[positions][:, None]
 
     def head_norm(self, x: Floats, weight: Floats, eps: float, role: str) -> Floats:
@@ -164,11 +164,11 @@ class ReferenceBackend:
             out[group.queries[real]] = mixed[real]
         return out.reshape(len(q), -1)
 
-    def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
+    def attend_cached(self, q: Floats, cache: LayerCache, seen: Seen, heads: tuple[int, int], scale: float) -> Floats:
         """See `Backend.attend_cached`: one pair of products a sequence and head, in shapes of that sequence alone."""
         n_heads, n_kv = heads
         out = np.empty((len(q), n_kv, n_heads // n_kv, cache.shape.value_size), self.dtype)
-        queries, seen = q.reshape(len(q), n_kv, n_heads // n_kv, cache.shape.key_size), cache.seen
+        queries = q.reshape(len(q), n_kv, n_heads // n_kv, cache.shape.key_size)
         for s, (begin, end) in enumerate(zip(seen.begins.tolist(), seen.ends.tolist(), strict=True)):
             keys = _head_block(cache.keys, seen.key_starts, seen.capacities, s, n_kv, cache.shape.key_room)
             values = _head_block(cache.values, seen.value_starts, seen.capacities, s, n_kv, cache.shape.value_room)

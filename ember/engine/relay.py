@@ -34,10 +34,10 @@ POLITE: Final = 2_000
 """Looks at a word after which a waiting thread lets others have the core before each further one."""
 PATIENCE: Final = 3_000
 """Looks at its mail after which a helper without work falls asleep: about half a millisecond."""
-WORTH: Final = 150_000
-"""Multiplications from which on a product is shared: a hand-over costs about a microsecond."""
-PIECES: Final = 4
-"""Pieces of a product for each thread: a thread that is held up leaves most of them to the other."""
+WORTH: Final = 60_000
+"""Multiplications from which on a product is shared: a hand-over costs a microsecond or two, these some six."""
+PIECES: Final = 16
+"""Pieces of a product for each thread: at its end one waits for a piece of the other at most."""
 LATE: Final = 500_000
 """Nanoseconds over what a product takes from which on the machine is taken to be busy: a thread has lost its core."""
 SLOWEST: Final = 10

@@ -51,9 +51,14 @@ class RopeTables:
         self._frequencies = rope.frequencies()
         self.cos: Floats = np.empty((0, rope.rotated // 2), np.float32)  # [positions, rotated / 2]
         self.sin: Floats = self.cos
+        self._asked: NDArray[np.int32] | None = None
 
-    def reach(self, n_positions: int) -> None:
-        """Make sure that positions below `n_positions` are in the tables."""
+    def reach(self, positions: NDArray[np.int32]) -> None:
+        """Make sure that `positions` are in the tables; they are not changed after the call."""
+        if positions is self._asked:  # by the queries after the keys, and by layer after layer
+            return
+        self._asked = positions
+        n_positions = int(positions.max(initial=-1)) + 1
         have = len(self.cos)
         if n_positions <= have:
             return

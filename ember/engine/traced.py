@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ember.card import BoundModel
 from ember.engine import events
 from ember.engine.backend import Backend
-from ember.engine.cache import LayerCache
+from ember.engine.cache import LayerCache, Seen
 from ember.engine.linear import Linear
 from ember.engine.rope import Rope
 from ember.engine.step import Step
@@ -284,6 +284,6 @@ class TracedBackend:
         """See `Backend.attend`."""
         return self._be.attend(q, k, v, plan, heads, scale)
 
-    def attend_cached(self, q: Floats, cache: LayerCache, heads: tuple[int, int], scale: float) -> Floats:
+    def attend_cached(self, q: Floats, cache: LayerCache, seen: Seen, heads: tuple[int, int], scale: float) -> Floats:
         """See `Backend.attend_cached`."""
-        return self._be.attend_cached(q, cache, heads, scale)
+        return self._be.attend_cached(q, cache, seen, heads, scale)

@@ -96,5 +96,5 @@ def test_a_cached_query_gets_the_bits_that_a_prefill_would_give(size) -> None:
         for prompt, n in enumerate(lengths):
             cache.store(0, prompt, 0, k[tree.path(prompt)], v[tree.path(prompt)])
             cache.cursors[prompt] = n - 1
-        seen = cache.seen(cache.shape(0), np.arange(3), window)
-        assert np.array_equal(backend.attend_cached(q, cache.layer(0, seen), (4, 2), 0.3), right)
+        seen = cache.seen(0, np.arange(3), window)
+        assert np.array_equal(backend.attend_cached(q, cache.layer(0), seen, (4, 2), 0.3), right)
