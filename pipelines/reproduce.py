@@ -20,10 +20,11 @@ from pipelines.canonical import plain
 from pipelines.comparison import Comparison, compare
 from pipelines.comparison.attention import ATTENTION
 from pipelines.comparison.matching import read_samples
-from pipelines.comparison.records import CaptureComparison, LayerComparison
+from pipelines.comparison.records import CaptureComparison, ColumnComparison, LayerComparison
 from pipelines.config import RunConfig, config_sha256, load_config
 from pipelines.errors import VerifyError
 from pipelines.export_files import refuse_inside
+from pipelines.parts import STIMULI_PATH
 from pipelines.progress import Reporter
 from pipelines.reading import Run, load
 from pipelines.running import run as run_config
@@ -49,7 +50,7 @@ class Reproduction:
     causes: tuple[str, ...]
     """What made the two runs different: model, tokenizer, numerics, …"""
     semantic_hash: str
-    """Of the original; the new run's is the same exactly where nothing at all differs."""
+    """Of the original; the new run's is another also where only what made it differs, and nothing that it holds."""
     semantic_hash_now: str
     comparison: Comparison | None
     """None where the semantic hashes agree, so that there is nothing to compare."""
@@ -127,13 +128,28 @@ def compare_runs(original: Run, again: Run) -> Reproduction:
     if old == new:
         return Reproduction(*where, "nothing", "", (), old, new, None)
     found = compare(original.directory, again.directory)
-    level, first = next(_differences(original, again, found), ("nothing", ""))
+    level, first = _first(original, again, found)
     causes = tuple(line for lines in found.differences.values() for line in lines)
     return Reproduction(*where, level, first, causes, old, new, found)
 
 
+def _first(original: Run, again: Run, found: Comparison) -> tuple[Level, str]:
+    """Name the first difference; "nothing" only where both runs lost the same samples and all parts hold the same."""
+    if _held(original) == _held(again):
+        return "nothing", ""
+    return next(_differences(original, again, found))
+
+
+def _held(run: Run) -> tuple[tuple[int, ...], dict[tuple[str, int, int], tuple[int, str]]]:
+    """Samples that failed, and what each part holds, by its path and range of samples."""
+    parts = run.manifest.parts
+    held = {(part.path, part.sample_start, part.sample_end): (part.rows, part.content_sha256) for part in parts}
+    return run.manifest.failed_samples, held
+
+
 def _differences(original: Run, again: Run, found: Comparison) -> Iterator[tuple[Level, str]]:
-    """Differences, the coarsest first."""
+    """Differences, the coarsest first; at least one where the two runs do not hold the same."""
+    unlike, alone = _parts(original, again)
     if (said := _tokens(original, again)) is not None:
         yield "tokens", said
     layers = sorted(_layers(found), key=_order)
@@ -141,18 +157,16 @@ def _differences(original: Run, again: Run, found: Comparison) -> Iterator[tuple
         if layer.not_finite or (layer.max_relative or 0.0) > BOUND:
             yield "values", _told(capture, layer)
     yield from (("values", said) for said in _other_values(found))
+    if STIMULI_PATH in unlike:
+        yield "values", f"{STIMULI_PATH} does not hold the same"
     for capture, layer in layers:
         if layer.identical < layer.rows:
             yield "bits", _told(capture, layer)
-    for score in found.scores:
-        if score.same < score.compared:
-            yield (
-                "bits",
-                f"score {score.score}: {score.compared - score.same} of {score.compared} differ, "
-                f"at most {score.max_difference:g} apart",
-            )
-    if not found.identical:
-        yield "values", "rows that only one of the two runs has; see `ember pipeline compare`"
+    yield from (("bits", _column(column)) for column in _columns(found))
+    if unlike:
+        yield "values", f"{unlike[0]} does not hold the same, in columns that are not compared one by one"
+    if alone:
+        yield "bits", f"{alone[0]} is in one of the two alone: samples were computed in other units"
 
 
 def _tokens(a: Run, b: Run) -> str | None:
@@ -200,16 +214,35 @@ def _told(capture: CaptureComparison, layer: LayerComparison) -> str:
 
 def _other_values(found: Comparison) -> Iterator[str]:
     texts = found.generations
-    if texts is not None and texts.same_tokens < texts.compared:
+    if texts is not None and texts.partings:
         first = texts.partings[0]
         where = f"the continuation of {first.stimulus_id!r} at step {first.step}"
         yield f"{where}: {first.text_a!r} was, {first.text_b!r} is"
     bound = TOLERANCES["log_probability"].bound
-    for score in found.scores:
-        if score.max_difference > bound:
-            yield f"score {score.score}: up to {score.max_difference:g} apart (stimulus {score.worst!r})"
-    for one in found.agreements:
-        if one.same < one.compared:
-            yield f"the likeliest {one.what} of {one.first_apart[0]!r}"
+    for column in _columns(found):
+        if column.max_difference is None or column.max_difference > bound:
+            yield _column(column)
     if found.findings is not None and found.findings.same < found.findings.compared:
         yield f"what experiments found in {found.findings.first_apart[0]!r}"
+    stimuli = found.stimuli
+    for lost, where in ((stimuli.first_failed_only_a, "original"), (stimuli.first_failed_only_b, "new run")):
+        if lost:
+            yield f"stimulus {lost[0]!r} failed in the {where} alone"
+    if found.one_sided:
+        yield "rows that only one of the two runs has; see `ember pipeline compare`"
+
+
+def _columns(found: Comparison) -> tuple[ColumnComparison, ...]:
+    return found.answers.columns if found.answers else ()
+
+
+def _column(column: ColumnComparison) -> str:
+    far = "" if column.max_difference is None else f", up to {column.max_difference:g} apart"
+    return f"{column.column} of {column.apart} stimuli, {column.first!r} the first{far}"
+
+
+def _parts(original: Run, again: Run) -> tuple[list[str], list[str]]:
+    """Paths of parts that both have and that hold something else, and of those that one run alone has."""
+    (_, mine), (_, theirs) = _held(original), _held(again)
+    unlike = [path for path, *_ in sorted(key for key in mine.keys() & theirs.keys() if mine[key] != theirs[key])]
+    return unlike, [path for path, *_ in sorted(mine.keys() ^ theirs.keys())]

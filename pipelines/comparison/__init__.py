@@ -28,8 +28,8 @@ SHOWN: Final = 5
 def compare(a: str | Path, b: str | Path) -> Comparison:
     """Compare the finished runs in directories `a` and `b`, checking every file of both first.
 
-    Prompts that failed have no rows and are left out. Raises InputError for what is no directory, RunError for an
-    unfinished run, VerifyError listing what is wrong with a damaged one.
+    Prompts that failed have no rows; which ones failed in one run alone is told. Raises InputError for what is no
+    directory, RunError for an unfinished run, VerifyError listing what is wrong with a damaged one.
     """
     runs = [load(side, verify=True, partial=True) for side in (a, b)]
     differences, notes = explain_origins(*((run.directory, run.manifest) for run in runs))
@@ -38,7 +38,7 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
     one, other = Side(runs[0], samples_a, numbers_a), Side(runs[1], samples_b, numbers_b)
     captures, only_a, only_b = compare_captures(one, other)
     attention, attention_only_a, attention_only_b = compare_attention(one, other)
-    generations, agreements, scores = compare_answers(one, other)
+    answers, generations, agreements, scores = compare_answers(one, other)
     return Comparison(
         a=_side(runs[0]),
         b=_side(runs[1]),
@@ -51,6 +51,7 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
         attention=tuple(attention),
         attention_only_a=tuple(attention_only_a),
         attention_only_b=tuple(attention_only_b),
+        answers=answers,
         generations=generations,
         agreements=agreements,
         scores=scores,
@@ -83,6 +84,8 @@ def _stimuli(a: Side, b: Side) -> StimuliComparison:
     pairs = _common(a.numbers, b.numbers)
     prompts = sum(a.samples.prompts[i] != b.samples.prompts[j] for i, j in pairs)
     tokens = sum(not np.array_equal(a.samples.tokens_of(i), b.samples.tokens_of(j)) for i, j in pairs)
+    failed_a, failed_b = _failed(a), _failed(b)
+    lost_a, lost_b = ([name for name in x if name not in y] for x, y in ((failed_a, failed_b), (failed_b, failed_a)))
     return StimuliComparison(
         common=len(pairs),
         only_a=len(only_a),
@@ -91,7 +94,17 @@ def _stimuli(a: Side, b: Side) -> StimuliComparison:
         other_tokens=tokens,
         first_only_a=tuple(only_a[:SHOWN]),
         first_only_b=tuple(only_b[:SHOWN]),
+        failed_only_a=len(lost_a),
+        failed_only_b=len(lost_b),
+        first_failed_only_a=tuple(lost_a[:SHOWN]),
+        first_failed_only_b=tuple(lost_b[:SHOWN]),
     )
+
+
+def _failed(side: Side) -> dict[str, None]:
+    """Ids of the common stimuli that failed, in the order of samples."""
+    failed = side.run.manifest.failed_samples
+    return dict.fromkeys(side.samples.ids[i] for i in failed if side.numbers[i] >= 0)
 
 
 def _common(a: Ints, b: Ints) -> list[tuple[int, int]]:

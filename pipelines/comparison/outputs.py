@@ -1,20 +1,22 @@
-"""Comparing continuations and scores, part file by part file."""
+"""Comparing continuations, scores and findings, part file by part file."""
 
 import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from pipelines import tables
 from pipelines.canonical import canonical_json
 from pipelines.columns import numbers
+from pipelines.comparison.answer_columns import COLUMNS, AnswerTally, Row, same
 from pipelines.comparison.matching import Ints
 from pipelines.comparison.records import (
     AgreementComparison,
+    AnswersComparison,
     FindingsComparison,
     GenerationsComparison,
     Parting,
@@ -22,26 +24,28 @@ from pipelines.comparison.records import (
 )
 from pipelines.comparison.states import Side
 from pipelines.findings import read_findings
-from pipelines.parts import EXPERIMENTS, PartFile, confined
+from pipelines.parts import EXPERIMENTS, GENERATIONS, PartFile, confined
 
 SHOWN: Final = 5
 """Partings that are told one by one."""
-COLUMNS: Final = (
-    "stimulus_id", "token_ids", "text", "stopped", "has_expected", "correct",
-    "expected_log_probability", "choices", "choice_log_probabilities", "choice", "top_ids",
-)  # fmt: skip
 
-Row = dict[str, Any]
-Answers = tuple[GenerationsComparison | None, tuple[AgreementComparison, ...], tuple[ScoreComparison, ...]]
+Answers = tuple[
+    AnswersComparison | None,
+    GenerationsComparison | None,
+    tuple[AgreementComparison, ...],
+    tuple[ScoreComparison, ...],
+]
 
 
 def compare_answers(a: Side, b: Side) -> Answers:
-    """Compare continuations, what was likeliest and scores of common stimuli, each where both runs have it."""
+    """Compare rows of answers as they are; then continuations, what was likeliest and scores where both have them."""
+    rows = AnswerTally()
     texts, scores = _Texts(), (_Scores("expected_log_probability"), _Scores("choice_log_probabilities"))
     token, choice = agreements = _Agreement("next token"), _Agreement("choice")
-    for one, other in _aligned(a, b, "generations"):
+    for one, other in _aligned(a, b, GENERATIONS):
         for x, y in zip(one.to_pylist(), other.to_pylist(), strict=True):
             name = x["stimulus_id"]
+            rows.add(x, y)
             if x["stopped"] and y["stopped"]:
                 texts.add(x, y)
             if x["top_ids"] and y["top_ids"]:
@@ -52,6 +56,7 @@ def compare_answers(a: Side, b: Side) -> Answers:
                 for pair in zip(x["choice_log_probabilities"], y["choice_log_probabilities"], strict=True):
                     scores[1].add(name, *pair)
     return (
+        rows.result(*(_count(side, GENERATIONS) for side in (a, b))),
         texts.result() if texts.compared else None,
         tuple(found.result() for found in agreements if found.compared),
         tuple(found.result() for found in scores if found.compared),
@@ -82,6 +87,7 @@ class _Scores:
     score: str
     compared: int = 0
     same: int = 0
+    one_sided: int = 0
     sum_a: float = 0.0
     sum_b: float = 0.0
     largest: float = 0.0
@@ -90,9 +96,10 @@ class _Scores:
     def add(self, name: str, a: float, b: float) -> None:
         """Count one score; NaN stands for none."""
         if not (math.isfinite(a) and math.isfinite(b)):
+            self.one_sided += not same(a, b)
             return
         self.compared += 1
-        self.same += a == b
+        self.same += same(a, b)
         self.sum_a, self.sum_b = self.sum_a + a, self.sum_b + b
         if abs(b - a) > self.largest:
             self.largest, self.worst = abs(b - a), name
@@ -100,8 +107,8 @@ class _Scores:
     def result(self) -> ScoreComparison:
         """Sum up."""
         mean_a, mean_b = self.sum_a / self.compared, self.sum_b / self.compared
-        told = (self.score, self.compared, self.same, mean_a, mean_b, mean_b - mean_a, self.largest, self.worst)
-        return ScoreComparison(*told)
+        counts = (self.compared, self.same, self.one_sided)
+        return ScoreComparison(self.score, *counts, mean_a, mean_b, mean_b - mean_a, self.largest, self.worst)
 
 
 @dataclass(slots=True)
@@ -116,7 +123,7 @@ class _Texts:
     partings: list[tuple[int, int, Parting]] = field(default_factory=list)
     """Step, number among those compared, and parting: the first few of both."""
 
-    def add(self, a: dict[str, Any], b: dict[str, Any]) -> None:
+    def add(self, a: Row, b: Row) -> None:
         """Count one stimulus."""
         ids_a, ids_b = a["token_ids"], b["token_ids"]
         self.compared += 1
@@ -219,6 +226,16 @@ def _aligned(a: Side, b: Side, table: str) -> Iterator[tuple[tables.Table, table
             # What failed in the other run has no row there.
             rows = np.flatnonzero((wanted >= 0) & (places == place) & np.isin(wanted, theirs))
             yield one.take(numbers(rows)), other.take(numbers(np.searchsorted(theirs, wanted[rows])))
+
+
+def _count(side: Side, table: str) -> int:
+    """Rows of `table` whose stimuli are common to both runs."""
+    found = 0
+    for record in side.run.manifest.parts_of(table):
+        with tables.open_part(confined(side.run.directory, record)) as part:
+            groups = [tables.read_group(part, i, ("sample_index",)) for i in range(part.num_row_groups)]
+        found += sum(int((side.numbers[tables.column(group, "sample_index")] >= 0).sum()) for group in groups)
+    return found
 
 
 def _read(side: Side, record: PartFile) -> tuple[tables.Table, Ints]:

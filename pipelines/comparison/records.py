@@ -33,6 +33,17 @@ class StimuliComparison:
     first_only_a: tuple[str, ...]
     """Ids of the first few that only A has."""
     first_only_b: tuple[str, ...]
+    failed_only_a: int
+    """Common ones that failed in A and not in B."""
+    failed_only_b: int
+    first_failed_only_a: tuple[str, ...]
+    """Ids of the first few of them."""
+    first_failed_only_b: tuple[str, ...]
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether a stimulus is in one run alone, or failed in one alone."""
+        return bool(self.only_a or self.only_b or self.failed_only_a or self.failed_only_b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +107,43 @@ class CaptureComparison:
         return next((found.layer for found in self.layers if found.identical < found.rows), None)
 
     @property
+    def one_sided(self) -> bool:
+        """Whether rows of common stimuli or layers are in one run alone."""
+        return bool(self.unmatched_a or self.unmatched_b or self.only_a or self.only_b)
+
+    @property
     def identical(self) -> bool:
         """Whether both have the same rows with the same bits."""
-        alone = self.unmatched_a or self.unmatched_b or self.only_a or self.only_b
-        return self.first_apart is None and not alone
+        return self.first_apart is None and not self.one_sided
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnComparison:
+    """A column of the answers that does not hold the same for every common stimulus."""
+
+    column: str
+    apart: int
+    """Common stimuli for which it differs."""
+    first: str
+    """The first of them, in A's order."""
+    max_difference: float | None
+    """Largest |b - a| of its numbers; None where it holds none that could be measured for every stimulus: words,
+    counts and token ids, lists of another length, NaN or infinity in one run alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersComparison:
+    """Continuations and scores of common stimuli as they are stored: one row for each, compared in every column."""
+
+    compared: int
+    """Rows that both runs have."""
+    same: int
+    """Those with the same bits in every column."""
+    only_a: int
+    """Rows of common stimuli that only A has."""
+    only_b: int
+    columns: tuple[ColumnComparison, ...]
+    """Columns that differ, in the order of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +196,11 @@ class ScoreComparison:
     score: str
     """Column of the scores."""
     compared: int
-    """Scores: one for each stimulus, or for each of its choices."""
+    """Scores that are a finite number in both: one for each stimulus, or for each of its choices."""
     same: int
     """Those with the same bits."""
+    one_sided: int
+    """Scores that are a finite number in one run alone, or another infinity: not among those compared."""
     mean_a: float
     mean_b: float
     mean_difference: float
@@ -197,6 +243,8 @@ class Comparison:
     """Kept attention that both runs have."""
     attention_only_a: tuple[str, ...]
     attention_only_b: tuple[str, ...]
+    answers: AnswersComparison | None
+    """None where neither run has any."""
     generations: GenerationsComparison | None
     """None unless both runs generated."""
     agreements: tuple[AgreementComparison, ...]
@@ -207,17 +255,24 @@ class Comparison:
     @property
     def identical(self) -> bool:
         """Whether both hold the same stimuli, rows, attention, continuations, scores and findings, bit for bit."""
-        stimuli, texts, findings = self.stimuli, self.generations, self.findings
+        stimuli, answers, findings = self.stimuli, self.answers, self.findings
         return (
-            not (stimuli.only_a or stimuli.only_b or stimuli.other_prompt or stimuli.other_tokens)
-            and self.a.failed == self.b.failed
-            and not (self.only_a or self.only_b or self.attention_only_a or self.attention_only_b)
+            not (self.one_sided or stimuli.other_prompt or stimuli.other_tokens)
             and all(found.identical for found in (*self.captures, *self.attention))
-            and (texts is None or texts.same_tokens == texts.compared == texts.same_texts)
+            and (answers is None or answers.same == answers.compared)
             and (findings is None or findings.same == findings.compared)
-            and all(agreement.same == agreement.compared for agreement in self.agreements)
-            and all(score.same == score.compared for score in self.scores)
         )
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether stimuli, captures, layers, rows or answers are in one run alone, or a prompt failed in one alone."""
+        answers = self.answers
+        return bool(
+            self.stimuli.one_sided
+            or self.only_a or self.only_b or self.attention_only_a or self.attention_only_b
+            or any(found.one_sided for found in (*self.captures, *self.attention))
+            or (answers and (answers.only_a or answers.only_b))
+        )  # fmt: skip
 
     @property
     def record(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from pipelines.comparison.attention import ATTENTION
 from pipelines.comparison.records import (
     AgreementComparison,
+    AnswersComparison,
     CaptureComparison,
     Comparison,
     FindingsComparison,
@@ -32,6 +33,7 @@ def comparison_lines(found: Comparison) -> list[str]:
         *_alone(found.only_a, found.only_b, "captures"),
         *(line for kept in found.attention for line in _capture(kept)),
         *_alone(found.attention_only_a, found.attention_only_b, "kept attention"),
+        *(_answers(found.answers) if found.answers else ()),
         *(_generations(found.generations) if found.generations else ()),
         *(_agreement(agreement) for agreement in found.agreements),
         *(_score(score) for score in found.scores),
@@ -66,6 +68,11 @@ def _stimuli(found: StimuliComparison) -> Iterator[str]:
     for side, count, ids in (("A", found.only_a, found.first_only_a), ("B", found.only_b, found.first_only_b)):
         if count:
             yield f"only in {side}   {count}: {', '.join(ids)}{', …' if count > len(ids) else ''}"
+    for side, count, ids in (
+        ("A", found.failed_only_a, found.first_failed_only_a), ("B", found.failed_only_b, found.first_failed_only_b)
+    ):  # fmt: skip
+        if count:
+            yield f"failed      only in {side}, {count}: {', '.join(ids)}{', …' if count > len(ids) else ''}"
 
 
 def _capture(found: CaptureComparison) -> Iterator[str]:
@@ -130,6 +137,17 @@ def _alone(only_a: Sequence[str], only_b: Sequence[str], what: str) -> Iterator[
             yield f"{what} only in {side}: {', '.join(names)}"
 
 
+def _answers(found: AnswersComparison) -> Iterator[str]:
+    yield ""
+    yield f"answers     {found.same} of {found.compared} rows are the same in every column"
+    for column in found.columns:
+        far = "" if column.max_difference is None else f", largest |B - A| {_number(column.max_difference)}"
+        yield f"{'':<11} {column.column}: {column.apart} apart, the first {column.first}{far}"
+    for side, count in (("A", found.only_a), ("B", found.only_b)):
+        if count:
+            yield f"{'':<11} {count} of common stimuli only in {side}"
+
+
 def _generations(found: GenerationsComparison) -> Iterator[str]:
     first = "" if found.first_step is None else f"; the first difference is at step {found.first_step}"
     yield ""
@@ -156,9 +174,10 @@ def _findings(found: FindingsComparison) -> Iterator[str]:
 
 def _score(found: ScoreComparison) -> str:
     worst = f" ({found.worst})" if found.worst is not None else ""
+    alone = f"; {found.one_sided} more in one run alone" if found.one_sided else ""
     numbers: tuple[Any, ...] = (found.mean_a, found.mean_b, found.mean_difference, found.max_difference)
     a, b, mean, largest = map(_number, numbers)
     return (
         f"score       {found.score}: {found.same} of {found.compared} the same; mean A {a}, B {b}, B - A {mean}; "
-        f"largest |B - A| {largest}{worst}"
+        f"largest |B - A| {largest}{worst}{alone}"
     )

@@ -25,6 +25,7 @@ from pipelines.report.blocks import (
     Section,
     Strong,
     Table,
+    codes,
     count,
     percent,
 )
@@ -204,8 +205,13 @@ def outputs(found: Comparison) -> Chapter | None:
         )
         for one in found.scores
     ]  # fmt: skip
-    if (told := found.findings) is not None:
-        items.append((f"What experiments found is the same for {told.same} of {told.compared} stimuli.",))
+    if (stored := found.answers) is not None:
+        told: Prose = (f"{stored.same} of {stored.compared} answers and their scores are the same in every column.",)
+        apart: Prose = (" Columns that differ: ", *codes([one.column for one in stored.columns]), ".")
+        alone = f" Of the common prompts {stored.only_a} have one in A alone, {stored.only_b} in B alone."
+        items.append((*told, *(apart if stored.columns else ()), alone if stored.only_a or stored.only_b else ""))
+    if (findings := found.findings) is not None:
+        items.append((f"What experiments found is the same for {findings.same} of {findings.compared} stimuli.",))
     blocks: list[Block] = [Points(tuple(items))] if items else []
     if texts is not None and texts.partings:
         rows: tuple[Cells, ...] = tuple(

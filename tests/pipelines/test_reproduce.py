@@ -73,6 +73,23 @@ def test_two_routes_differ_in_bits(tmp_path: Path) -> None:
     assert "bits differ, values agree within 2e-05" in found.lines()[-1]
 
 
+def test_another_quantisation_that_keeps_the_likeliest_token_differs_in_values(tmp_path: Path) -> None:
+    """Nothing is captured and nothing generated: only the likeliest five tokens tell the two models apart."""
+    runs = []
+    for quant in ("F32", "F16"):
+        tiny_llama(tmp_path / f"{quant}.gguf", n_layers=3, context=256, quant=quant)
+        told: dict[str, Any] = {"model": {"path": f"{quant}.gguf"}, "hooks": None, "score": {"top_k": 5}}
+        config = make_config(tmp_path, ITEMS, name=quant, **told)
+        run(config, scheduler="serial")
+        runs.append(load(config.output.path))
+    first, second = ([ids[0] for ids in one.generations["top_ids"].to_pylist()] for one in runs)
+    assert first == second
+    found = compare_runs(*runs)
+    assert (found.level, found.exit_status) == ("values", 1)
+    assert found.first.startswith("top_")
+    assert found.lines()[-1] == "values differ"
+
+
 def test_tokens_come_first(tmp_path: Path) -> None:
     runs = []
     for i, bos in enumerate((False, True)):
