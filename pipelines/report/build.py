@@ -83,7 +83,7 @@ def _trace(directory: Path) -> Report:
 
 
 def _two(a: Path, b: Path) -> Report:
-    from pipelines.report.cautions import cautions, limits
+    from pipelines.report.cautions import cautions, limits_of_two
     from pipelines.report.comparing import answers, common_answers, differences, outputs, parted
     from pipelines.report.probe_results import read_probes
     from pipelines.report.probes_compared import probes_compared
@@ -96,9 +96,9 @@ def _two(a: Path, b: Path) -> Report:
     chapters = [
         *(_renamed(provenance(side), letter) for side, letter in zip(facts, "AB", strict=True)),
         differences(found), answers(facts[0], common) if common else None, outputs(found),
-        probes_compared(one, other) if one and other else None, parted(found),
+        probes_compared(one, other, found) if one and other else None, parted(found),
         *(_renamed(cautions(side), letter) for side, letter in zip(facts, "AB", strict=True)),
-        limits(facts[0], frozenset({"comparison"})),
+        limits_of_two(*facts),
     ]  # fmt: skip
     names = [Quoted(one.manifest.origin.name) for one in facts]
     title: Prose = ("Ember report: ", names[0], " (A) and ", names[1], " (B)")

@@ -185,7 +185,17 @@ Holds = Literal["probes", "trace", "comparison"]
 
 def limits(facts: Facts, holds: frozenset[Holds] = frozenset(), further: Iterable[Prose] = ()) -> Chapter:
     """What this page does not show, from what is absent from the run and from what the page `holds`."""
-    found = (*_absent(facts, holds), *further)
+    return _limits((*_absent(facts, holds), *further))
+
+
+def limits_of_two(a: Facts, b: Facts) -> Chapter:
+    """What a page of two runs does not show; what is so for one of them alone stands with its letter."""
+    of_a, of_b = (tuple(_absent(facts, frozenset({"comparison"}))) for facts in (a, b))
+    told = [one if one in of_b else ("A: ", *one) for one in of_a]
+    return _limits((*told, *(("B: ", *one) for one in of_b if one not in of_a)))
+
+
+def _limits(found: tuple[Prose, ...]) -> Chapter:
     return Chapter(
         Section("limits", "What this does not show", (Points(found, "limits"),)),
         (),

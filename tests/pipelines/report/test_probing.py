@@ -53,6 +53,7 @@ def plant(directory: Path, rows: list[dict[str, Any]], **more: Any) -> Path:
         },
         "plan": {"seed": 7},
         "files": [{"path": "results.parquet", "sha256": sha256_file(path)}],
+        "problems": [],
         "refusals": [{"label": "root", "split": "root-heldout", "reason": "every class occurs in one </p> root only"}],
         "untrained_baseline": "not measured: weights are not shuffled by this version",
     }
@@ -214,6 +215,30 @@ def test_an_untrained_copy_is_one_more_control(run: Path) -> None:
     rows = [row("pattern", "random", layer, 0.9, untrained_accuracy=0.1 * layer + 0.3) for layer in LAYERS]
     plant(run, rows, untrained_baseline="run untrained")
     found = make_report(run)
+def test_probes_of_two_runs_that_were_not_made_alike_say_so(run: Path, small: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(small, tmp_path / "other"))
+    rows = [row("pattern", "random", layer, 0.9) for layer in LAYERS]
+    problem = {"label": "pattern", "split": "random", "rows": 18, "classes": ["active", "place"], "test_sets": 5}
+    hashes = {"semantic_hash": "a" * 64, "untrained_semantic_hash": "c" * 64}
+    plant(run, rows, problems=[problem], plan={"seed": 7, "where": {}, **hashes})
+    plant(other, rows, problems=[problem], plan={"seed": 7, "where": {}, "semantic_hash": "b" * 64})
+    alike = make_report(run, other)
+    assert alike.record["probes"]["unlike"] == []
+    assert "trained and tested alike" in alike.html
+    plan = {"seed": 8, "where": {"pattern": ["active"]}}
+    plant(other, rows, problems=[problem | {"rows": 12, "classes": ["active"]}], plan=plan)
+    found = make_report(run, other)
+    assert found.record["probes"]["unlike"] == [
+        "plan.seed: was 7, is 8",
+        'plan.where.pattern: was absent, is ["active"]',
+        'pattern, random.classes: was ["active", "place"], is ["active"]',
+        "pattern, random.rows: was 18, is 12",
+    ]
+    assert "trained and tested alike" not in found.html
+    assert "need not come from the states" in found.html
+    assert "pattern, random.rows: was 18, is 12" in found.html
+
+
     assert found.record["probes"]["verdicts"][0]["control"] == "characters"
     assert "untrained model" in found.html
     assert not any("No untrained model" in one for one in found.record["limits"]["limits"])

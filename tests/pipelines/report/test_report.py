@@ -182,6 +182,18 @@ def test_a_run_beside_itself_is_identical(small: Path) -> None:
     assert "Both runs are identical in everything compared." in found.html
 
 
+def test_what_is_so_for_one_of_two_runs_alone_is_not_said_of_both(small: Path, run_small: Runs, tmp_path: Path) -> None:
+    drawn = run_small(tmp_path / "drawn", generate={"max_tokens": 12, "temperature": 0.5, "seed": 1})
+    likeliest = "Answers were the likeliest token at every step"
+
+    def said(a: Path, b: Path) -> list[str]:
+        limits = make_report(a, b).record["limits"]["limits"]
+        return [one.partition(likeliest)[0] for one in limits if likeliest in one]
+
+    assert (said(small, small), said(small, drawn), said(drawn, small)) == ([""], ["A: "], ["B: "])
+    assert said(drawn, drawn) == []
+
+
 # --- causal traces ----------------------------------------------------------------------------------------------------
 
 
