@@ -24,6 +24,7 @@ from pipelines import placing
 from pipelines.canonical import canonical_json, plain
 from pipelines.export_attention import PlannedAttention, plan_attention, write_attention_csv
 from pipelines.export_files import (
+    SCHEMA,
     new_folder,
     refuse_in_the_way,
     refuse_inside,
@@ -36,7 +37,6 @@ from pipelines.manifest import AttentionRecord, CaptureRecord
 from pipelines.reading import Run, load
 
 Format = Literal["npy", "csv"]
-SCHEMA: Final = "ember.export/v1"
 LAYOUTS: Final[dict[Format, str]] = {
     "npy": "an array for each capture, C order: [stimulus or row, layer, hidden]",
     "csv": "a table for each capture: layer after layer, a line for each stimulus or row",

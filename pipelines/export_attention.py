@@ -1,6 +1,5 @@
 """Kept attention in an export: an array [rows, layers, heads, positions], or CSV."""
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from pipelines import tables
 from pipelines.attention_rows import attention_keys, read_attention
-from pipelines.export_files import cells
+from pipelines.export_files import cells, csv_rows
 from pipelines.manifest import AttentionRecord, Manifest
 
 
@@ -47,7 +46,7 @@ def write_attention_csv(path: Path, planned: PlannedAttention) -> None:
     """
     longest = planned.shape[3]
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv_rows(file)
         writer.writerow([*planned.keys.column_names, "layer", "head", *(f"p{i}" for i in range(longest))])
         for layer in planned.record.layers:
             at = 0

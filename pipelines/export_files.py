@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from pipelines.errors import RunError
 
 MARK: Final = "_metadata.json"
 """What every export has a file ending in."""
+SCHEMA: Final = "ember.export/v1"
+"""What that file says it is."""
 OLD: Final = ".old"
 """What the name of an earlier export ends in while another takes its place."""
 ROWS: Final = 1024
@@ -28,16 +30,35 @@ ROWS: Final = 1024
 
 
 def refuse_in_the_way(target: Path, *, force: bool) -> None:
-    """Raise InputError where an export to `target` would overwrite something."""
+    """Raise InputError where an export to `target` would overwrite something.
+
+    `force` gives up an earlier export: its metadata and the files that it lists, and nothing else.
+    """
     if not target.exists() and not target.is_symlink():
         return
     if not target.is_dir() or target.is_symlink():
         raise InputError(f"{target} is there already and is no folder; choose another --out")
-    own = any(target.glob(f"*{MARK}"))
-    if not own and any(target.iterdir()):
+    held = sorted(target.iterdir())
+    own = {name for path in held if path.name.endswith(MARK) for name in _listed(path)}
+    if held and not own:
         raise InputError(f"{target} holds files that are no export; choose another --out")
-    if own and not force:
+    if held and not force:
         raise InputError(f"{target} holds an export already; give --force to replace it, or another --out")
+    if other := [path.name for path in held if path.name not in own or path.is_symlink() or not path.is_file()]:
+        raise InputError(
+            f"{target} holds {other[0]!r}, which does not belong to the export there; move it away, or choose "
+            "another --out"
+        )
+
+
+def _listed(path: Path) -> set[str]:
+    """Files that an export's metadata lists, and the metadata; none where it is not that of an export."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return set()
+    files = found.get("files") if isinstance(found, dict) and found.get("schema_version") == SCHEMA else None
+    return {path.name, *files} if isinstance(files, dict) else set()
 
 
 def refuse_inside(target: Path, run_dir: Path) -> None:
@@ -145,10 +166,29 @@ def write_array(path: Path, shape: tuple[int, ...], layers: Iterable[Iterable[ND
     out.flush()
 
 
+class _Lines:
+    """Writes rows that end in CR LF with LF alone."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, row: str) -> None:
+        """Take one row, as `csv` hands it over."""
+        self._file.write(row.removesuffix("\r\n") + "\n")
+
+
+def csv_rows(file: TextIO) -> Any:
+    """Give a writer of CSV rows that end in a line feed; texts with a line feed or a carriage return are quoted.
+
+    Of the two `csv` always quotes what rows end in; the other one, standing alone, only from Python 3.11.9 on.
+    """
+    return csv.writer(_Lines(file), lineterminator="\r\n")
+
+
 def write_table(path: Path, table: Any) -> None:
     """Write an Arrow table as CSV: UTF-8, a header row, null as an empty cell, lists as JSON."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv_rows(file)
         writer.writerow(table.column_names)
         for start in range(0, table.num_rows, ROWS):
             writer.writerows(cells(table.slice(start, ROWS)))
@@ -174,7 +214,7 @@ def write_vectors(
     """
     names = [name for name in keys.column_names if name != "layer"]
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv_rows(file)
         writer.writerow([*names, "layer", *(f"h{i}" for i in range(width))])
         for layer, chunks in layers:
             at = 0

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -137,8 +139,11 @@ def test_nothing_is_overwritten_unasked(made: FakeRun, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds an export already; give --force"):
         export_run(made.directory, "npy")
     assert (folder / "mine.txt").exists()
+    with pytest.raises(InputError, match=r"holds 'mine\.txt', which does not belong to the export there"):
+        export_run(made.directory, "npy", force=True, captures=["last"])
+    assert (folder / "fake_every.npy").exists()
+    (folder / "mine.txt").rename(tmp_path / "mine.txt")
     export_run(made.directory, "npy", force=True, captures=["last"])
-    assert not (folder / "mine.txt").exists()
     assert not (folder / "fake_every.npy").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other/thesis.txt").write_text("x")
@@ -149,6 +154,42 @@ def test_nothing_is_overwritten_unasked(made: FakeRun, tmp_path: Path) -> None:
         export_run(made.directory, "npy", tmp_path / "file", force=True)
     with pytest.raises(InputError, match="lies in the run directory"):
         export_run(made.directory, "npy", made.directory / "npy")
+
+
+@pytest.mark.parametrize("metadata", ["{}", "[]", "{", '{"schema_version": "other/v1", "files": {"thesis.txt": ""}}'])
+def test_a_folder_whose_metadata_is_no_exports_is_left_alone(made: FakeRun, tmp_path: Path, metadata: str) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("x")
+    (folder / "thesis_metadata.json").write_text(metadata)
+    with pytest.raises(InputError, match="holds files that are no export"):
+        export_run(made.directory, "npy", folder, force=True)
+    assert (folder / "thesis.txt").read_text() == "x"
+
+
+def test_a_folder_of_the_name_of_an_exports_file_is_left_alone(made: FakeRun) -> None:
+    folder = export_run(made.directory, "npy").directory
+    (folder / "fake_last.npy").unlink()
+    (folder / "fake_last.npy").mkdir()
+    (folder / "fake_last.npy/thesis.txt").write_text("x")
+    with pytest.raises(InputError, match=r"holds 'fake_last\.npy', which does not belong"):
+        export_run(made.directory, "npy", force=True)
+    assert (folder / "fake_last.npy/thesis.txt").exists()
+
+
+def test_texts_with_ends_of_lines_come_back(tmp_path: Path) -> None:
+    texts = ["a\rb", "a\nb", "a\r\nb", 'a "b"', "a,b", "\r", "ا\rب", "plain"]
+    table = pa.table({"text": texts, "n": list(range(8))})
+    export_files.write_table(tmp_path / "t.csv", table)
+    export_files.write_vectors(
+        tmp_path / "v.csv", table, [(0, [np.full((8, 2), 0.5, np.float32)])], width=2
+    )  # fmt: skip
+    written = (tmp_path / "t.csv").read_bytes().decode()
+    assert written.startswith('text,n\n"a\rb",0\n"a\nb",1\n"a\r\nb",2\n"a ""b""",3\n"a,b",4\n"\r",5\n')
+    for name in ("t.csv", "v.csv"):
+        assert [row["text"] for row in read_csv(tmp_path / name)] == texts
+        frame = pd.read_csv(tmp_path / name)
+        assert (frame["text"].tolist(), frame["n"].tolist()) == (texts, list(range(8)))
 
 
 def test_a_full_disk_leaves_nothing(made: FakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
