@@ -1,14 +1,15 @@
 """Stimuli from a Parquet file; the one reader here that needs Arrow."""
 
+import math
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.errors import ConfigError
 from pipelines.stimuli.drafts import fail
-from pipelines.stimuli.readers import Table
+from pipelines.stimuli.readers import Table, Written
 
 MAX_ROWS: Final = 10_000_000
 
@@ -30,16 +31,35 @@ def read_parquet(path: Path) -> Table:
         if not _plain(field.type)
     )
     try:
-        values = {name: table.column(name).to_pylist() for name in names}
+        values = {name: _cells(path, name, table.column(name)) for name in names}
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: a text column holds bytes that are not UTF-8: {error}") from None
     rows = [(f"{path}: row {i}", {name: values[name][i] for name in names}) for i in range(table.num_rows)]
     return Table(path, names, rows)
 
 
+def _cells(path: Path, name: str, column: pa.ChunkedArray) -> list[Any]:
+    """Values of a column; NaN is no value, and fractions have the fewest digits that give them back as precisely."""
+    values: list[Any] = column.to_pylist()
+    kind = _values_kind(column.type)
+    if not pa.types.is_floating(kind):
+        return values
+    precise = kind.to_pandas_dtype()
+    there = [None if value is None or math.isnan(value) else value for value in values]
+    fail(
+        f"{path}: row {i}: {name}: found {value}, expected a finite number, a text or no value"
+        for i, value in enumerate(there)
+        if value is not None and math.isinf(value)
+    )
+    return [None if value is None else Written(str(precise(value))) for value in there]
+
+
+def _values_kind(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def _plain(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = _values_kind(kind)
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     return bool(texts or numbers or pa.types.is_null(kind))

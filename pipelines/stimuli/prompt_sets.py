@@ -22,12 +22,12 @@ from pipelines.errors import ConfigError
 from pipelines.settings import closest, show
 from pipelines.stimuli.columns import text_of
 from pipelines.stimuli.drafts import Draft, fail
-from pipelines.stimuli.readers import decoded, no_constant, refuse_half_characters, unique_pairs
+from pipelines.stimuli.readers import Written, decoded, no_constant, refuse_half_characters, unique_pairs
 
 KNOWN: Final = ("id", "prompts", "expected_surface", "prompt_contracts")
 LIST: Final = "stimuli"
 _SPACE: Final = " \t\r\n"
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=unique_pairs, parse_constant=no_constant)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=unique_pairs, parse_constant=no_constant, parse_float=Written)
 
 
 def read_prompt_sets(path: Path, reveals: tuple[str, ...]) -> list[Draft]:

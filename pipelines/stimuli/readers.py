@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, Self, overload
 
 from pipelines.errors import ConfigError
 from pipelines.settings import closest, show
@@ -106,10 +106,26 @@ def _lines(text: str) -> Iterator[str]:
     yield text[start:]
 
 
+class Written(float):
+    """A number with a fraction or an exponent that as text is what the file has: the 1.10 of a JSON file is not 1.1."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Make one from its text."""
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    def __str__(self) -> str:
+        """Return the number as it was written."""
+        return self.text
+
+
 def read_object(line: str) -> Row:
     """Read one JSON object strictly. Raises ConfigError saying what is wrong with it."""
     try:
-        value = json.loads(line, object_pairs_hook=unique_pairs, parse_constant=no_constant)
+        value = json.loads(line, object_pairs_hook=unique_pairs, parse_constant=no_constant, parse_float=Written)
     except json.JSONDecodeError as error:
         raise ConfigError(f"not valid JSON at column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError):

@@ -114,6 +114,18 @@ def test_values_become_text_and_null_is_no_label(build, put):
     assert stimulus.labels == {"a": "true", "b": "3", "c": "0.5", "e": ""}
 
 
+def test_json_numbers_stay_as_they_are_written(build, refused, put):
+    written = ["1.10", "1.1", "1e3", "1000.0", "1E3", "-0.0", "1e999", "0.1000000000000000055"]
+    put("x.jsonl", "".join(f'{{"prompt": "p", "n": {one}}}\n' for one in written))
+    assert [s.labels["n"] for s in build(file="x.jsonl").stimuli] == written
+    put("x.jsonl", '{"prompt": "p", "id": 1.50}\n')
+    assert build(file="x.jsonl").stimuli[0].id == "1.50"
+    put("x.jsonl", '{"prompt": 1.50}\n')
+    assert "x.jsonl:1: prompt: found 1.5, expected the prompt's text" in refused(file="x.jsonl")
+    put("x.json", '[{"id": "a", "prompts": {"q": "p"}, "n": 1.10}]')
+    assert build(file="x.json").stimuli[0].labels["n"] == "1.10"
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -207,6 +219,29 @@ def test_parquet_columns_are_texts_or_numbers(build, refused, tmp_path):
     assert "column 'a' is list<" in refused(file="x.parquet")
     write(prompt=["p", None])
     assert "x.parquet: row 1: prompt: found nothing" in refused(file="x.parquet")
+
+
+def test_fractions_of_a_parquet_file(build, refused, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def write(numbers, kind):
+        column = pa.array(numbers, kind)
+        pq.write_table(pa.table({"prompt": ["p"] * len(numbers), "n": column}), tmp_path / "x.parquet")
+
+    def labels():
+        return [s.labels.get("n") for s in build(file="x.parquet").stimuli]
+
+    nan, inf = float("nan"), float("inf")
+    write([1.5, nan, None, 0.1], pa.float64())
+    assert labels() == ["1.5", None, None, "0.1"]
+    write([1.1, nan], pa.float32())
+    assert labels() == ["1.1", None]
+    for infinite in (inf, -inf):
+        write([1.0, nan, infinite], pa.float64())
+        assert f"x.parquet: row 2: n: found {infinite}, expected a finite number" in refused(file="x.parquet")
+    pq.write_table(pa.table({"prompt": [1.5]}), tmp_path / "x.parquet")
+    assert "row 0: prompt: found 1.5, expected the prompt's text" in refused(file="x.parquet")
 
 
 def test_parquet_texts_are_utf8(refused, tmp_path):
