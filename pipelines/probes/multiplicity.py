@@ -19,11 +19,10 @@ import numpy as np
 from pipelines.probes.lbfgs import Doubles
 from pipelines.probes.metrics import SURE, Interval
 from pipelines.probes.targets import Codes
+from pipelines.tails import students
 
 FEWEST: Final = 8
 """Groups that a statement needs: fewer all point the same way by chance more often than in 0.5 % of cases (2 ** -8)."""
-FAR: Final = 600.0
-"""Beyond this there is nothing to tell apart, and exp would overflow."""
 
 
 def fewest(groups: Sequence[Codes]) -> int:
@@ -56,12 +55,3 @@ def _reach(most: Doubles, groups: int, confidence: float) -> float:
     tail = 1 - (1 - confidence) / 2
     normal = max(float(np.quantile(most, tail, method="higher")), NormalDist().inv_cdf(tail))
     return students(normal, groups - 1) * math.sqrt(groups / (groups - 1))
-
-
-def students(normal: float, freedom: int) -> float:
-    """The point of Student's distribution beyond which as much lies as beyond `normal` of the normal one.
-
-    Wallace's approximation (1959); from 7 degrees of freedom on it is 0.6 % too far at 3, and never too near.
-    """
-    squared = (normal * (8 * freedom + 3) / (8 * freedom + 1)) ** 2 / freedom
-    return math.sqrt(freedom * math.expm1(min(squared, FAR)))

@@ -144,7 +144,7 @@ def _groups(a: Facts, common: Common, difference: NDArray[np.float64]) -> Iterat
         use = codes >= 0
         groups = np.unique(codes[use], return_inverse=True)[1]
         if len(groups) and (n := int(groups.max()) + 1) >= FEW_GROUPS:
-            low, high = by_groups(difference[use], groups)
+            low, high = by_groups(difference[use], groups, (-1.0, 1.0))
             yield column.name, {"groups": n, "low": low, "high": high}
 
 

@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.tails import students
+
 LEVEL: Final = 0.95
 Z: Final = 1.959963984540054
 """The normal distribution's 97.5 % point."""
@@ -44,26 +46,41 @@ def wilson(right: int, n: int) -> Share:
     return Share(n, right, low, high)
 
 
-def by_groups(values: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[float, float]:
-    """Return the 95 % percentile interval of the mean of `values` [n] when whole groups are drawn with replacement.
+def by_groups(
+    values: NDArray[np.float64], groups: NDArray[np.int64], limits: tuple[float, float] = (0.0, 1.0)
+) -> tuple[float, float]:
+    """Return a 95 % interval of the mean of `values` [n], which lies within `limits`, for other groups of the kind.
 
-    `groups` [n] numbers them from 0. The same numbers give the same interval: the draws are seeded.
+    `groups` [n] numbers them from 0. Whole groups are drawn with replacement; percentiles of the means are moved away
+    from the mean of all as far as draws of few groups understate it: n / (n - 1) in the variance, and Student's point
+    for the normal one. Percentiles alone of five groups hold it in 84 % of cases. The same numbers give the same
+    interval: the draws are seeded.
     """
     n_groups = int(groups.max()) + 1
-    sums = np.bincount(groups, weights=values, minlength=n_groups)
+    sums = np.bincount(groups, weights=values, minlength=n_groups).astype(np.float64)
     sizes = np.bincount(groups, minlength=n_groups).astype(np.float64)
+    middle = float(sums.sum() / sizes.sum())
+    further = students(Z, n_groups - 1) / Z * math.sqrt(n_groups / (n_groups - 1))
+    low, high = np.quantile(_drawn_means(sums, sizes), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    ends = (middle + further * (float(end) - middle) for end in (low, high))
+    below, above = (min(max(end, limits[0]), limits[1]) for end in ends)
+    return below, above
+
+
+def _drawn_means(sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means [draws] of as many groups as there are, drawn with replacement, given the groups' sums and sizes."""
+    n_groups = len(sums)
     random = np.random.Generator(np.random.Philox(SEED))
     means = np.empty(DRAWS)
     step = max(1, PIECE // n_groups)
     for start in range(0, DRAWS, step):
         drawn = random.integers(n_groups, size=(min(step, DRAWS - start), n_groups))
         means[start : start + step] = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+    return means
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """Return the exact two-sided p of McNemar's test.
+    """Return the two-sided p of McNemar's test, exact below 1,000 prompts that one side alone gets right.
 
     Of prompts that only one side gets right, `only_a` and `only_b` would be equally many if neither were better.
     """
@@ -75,5 +92,6 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
 
 def _normal(only_a: int, only_b: int) -> float:
-    z = (abs(only_a - only_b) - 1) / math.sqrt(only_a + only_b)
+    # Between neighbouring counts the correction would go below zero, and p above 1.
+    z = max(0, abs(only_a - only_b) - 1) / math.sqrt(only_a + only_b)
     return math.erfc(z / math.sqrt(2))

@@ -12,8 +12,9 @@ from scipy import stats
 from pipelines.manifest import CaptureRecord
 from pipelines.probes import ProbeConfig, probe
 from pipelines.probes.metrics import Resampling, drawn_margin, interval
-from pipelines.probes.multiplicity import FEWEST, fewest, students, together
+from pipelines.probes.multiplicity import FEWEST, fewest, together
 from pipelines.stimuli.record import Stimulus
+from pipelines.tails import students
 from tests.foundry.probe_run import Word, write_probe_run
 
 
@@ -43,6 +44,11 @@ def test_students_tail_is_never_understated(freedom: int) -> None:
         exact = stats.t.isf(stats.norm.sf(normal), freedom)
         assert exact * 0.9999 <= students(float(normal), freedom) <= exact * 1.03
     assert np.isfinite(students(1e6, freedom))
+
+
+def test_students_point_of_five_groups() -> None:
+    exact = stats.t.ppf(0.975, 4)
+    assert exact <= students(float(stats.norm.ppf(0.975)), 4) <= exact * 1.006
 
 
 def test_members_that_go_together_cost_nothing_and_others_do() -> None:
