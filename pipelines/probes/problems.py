@@ -18,6 +18,7 @@ from pipelines.probes.splits import Grouping, SplitRefused, make_folds, outside
 from pipelines.probes.targets import Codes, Target, control_codes, encode, generator, make_target
 from pipelines.reading import Run
 from pipelines.rows import LABEL_PREFIX
+from pipelines.settings import closest
 
 TEMPLATE: Final = "template"
 FOLDS: Final = 5
@@ -149,7 +150,7 @@ def _counted(layer: int, total: int) -> int:
 
 
 def read_stimuli(config: ProbeConfig, run: Run, captures: Sequence[CaptureRecord]) -> Stimuli:
-    """Stimuli that `where` selects and all captures have; raises ConfigError for fields that are not there."""
+    """Stimuli that `where` selects and all captures have; raises ConfigError for unknown fields and values."""
     table = run.stimuli
     columns: dict[str, list[Any]] = {name: table[name].to_pylist() for name in table.column_names}
     labels = tuple(name.removeprefix(LABEL_PREFIX) for name in columns if name.startswith(LABEL_PREFIX))
@@ -158,7 +159,7 @@ def read_stimuli(config: ProbeConfig, run: Run, captures: Sequence[CaptureRecord
     samples = np.array(columns["sample_index"], np.int64)
     kept = np.ones(len(samples), np.bool_)
     for name, values in config.where:
-        kept &= np.array([value in values for value in _field(fields, name, "where")], np.bool_)
+        kept &= np.array(_selected(fields, name, values), np.bool_)
     for capture in captures:
         kept &= np.isin(samples, capture_samples(run, capture))
     rows = np.flatnonzero(kept).tolist()
@@ -175,6 +176,16 @@ def read_stimuli(config: ProbeConfig, run: Run, captures: Sequence[CaptureRecord
         pick(columns["reveals"]),
         [str(word) for word in pick(control)],
     )
+
+
+def _selected(fields: dict[str, Values], name: str, wanted: Sequence[str]) -> list[bool]:
+    """For each stimulus whether it has one of the `wanted` values; raises ConfigError for one that none has."""
+    found = _field(fields, name, "where")
+    there = sorted({value for value in found if value is not None})
+    if unknown := [value for value in wanted if value not in there]:
+        near = closest(unknown[0], there)
+        raise ConfigError(f"where: found {unknown[0]!r}, which no stimulus has as {name}{near}")
+    return [value in wanted for value in found]
 
 
 def _words(columns: dict[str, list[Any]]) -> list[Any]:

@@ -54,6 +54,8 @@ def _rows(line: dict[str, Any]) -> Iterator[Row]:
             raise ConfigError(f"{ENTRIES}: found {show(entry)}, expected a mapping of features")
         inner = entry.get(NESTED)
         features = {**entry, **inner} if isinstance(inner, dict) else entry
+        if isinstance(inner, dict) and (twice := sorted((entry.keys() - {NESTED}) & inner.keys())):
+            raise ConfigError(f"{twice[0]!r} stands beside an `{NESTED}` and in it; rename one")
         row = {**line, **{key: value for key, value in features.items() if key != NESTED}}
         if clash := sorted(line.keys() & (features.keys() - {NESTED})):
             raise ConfigError(f"{clash[0]!r} stands beside the analyses and in one of them; rename one")

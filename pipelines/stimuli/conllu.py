@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import ConfigError
+from pipelines.settings import show
 from pipelines.stimuli.drafts import fail
 
 CELLS: Final = 10
@@ -105,10 +106,17 @@ def _sentence(block: list[tuple[int, str]]) -> Sentence:
         if token.last > last:
             raise _Wrong(token.line, f"found the token {token.first}-{token.last}, but the last word is {last}")
     for word in sentence.words:
-        head = word.cells[4]
-        if head != NONE and (not head.isascii() or not head.isdigit() or int(head) > last or int(head) == word.number):
-            raise _Wrong(word.line, f"found the head {head!r}, expected another word of the sentence, 0 or {NONE}")
+        if not _is_head(word.cells[4], word.number, last):
+            found = show(word.cells[4])
+            raise _Wrong(word.line, f"found the head {found}, expected another word of the sentence, 0 or {NONE}")
     return sentence
+
+
+def _is_head(cell: str, word: int, last: int) -> bool:
+    if cell == NONE:
+        return True
+    # As short as an id may be: int() refuses thousands of digits.
+    return bool(re.fullmatch(r"[0-9]{1,6}", cell)) and int(cell) <= last and int(cell) != word
 
 
 def _comment(sentence: Sentence, number: int, line: str) -> None:
@@ -154,6 +162,7 @@ def _take_word(sentence: Sentence, number: int, word: int, cells: list[str]) -> 
     if word != len(sentence.words) + 1:
         raise _Wrong(number, f"found the word {word}, expected {len(sentence.words) + 1}: words count from 1")
     _check_features(number, cells[5])
+    _check_misc(number, cells[9])
     sentence.words.append(Word(number, word, cells[1], tuple(cells[2:])))
     if not sentence.tokens or sentence.tokens[-1].last < word:
         sentence.tokens.append(Token(number, word, word, cells[1], spaced=_spaced(cells[9])))
@@ -165,8 +174,17 @@ def _check_features(number: int, cell: str) -> None:
         if not (name and equals and value):
             raise _Wrong(number, f"found the features {cell!r}, expected {NONE} or Name=Value between bars")
     told = [name for name, _, _ in names]
-    if twice := [name for name in told if told.count(name) > 1]:
-        raise _Wrong(number, f"the feature {twice[0]!r} stands twice; several values are written {twice[0]}=A,B")
+    if twice := _first_twice(told):
+        raise _Wrong(number, f"the feature {twice!r} stands twice; several values are written {twice}=A,B")
+
+
+def _check_misc(number: int, cell: str) -> None:
+    if twice := _first_twice([pair.partition("=")[0] for pair in cell.split("|") if "=" in pair]):
+        raise _Wrong(number, f"the key {twice!r} stands twice in MISC; keep one of them")
+
+
+def _first_twice(names: list[str]) -> str | None:
+    return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
 
 def _spaced(misc: str) -> bool:

@@ -48,6 +48,10 @@ def test_nested_analyses(build, refused, put):
         ({"word": "ك"}, "found no `word` with a list of `analyses`"),
         ({"word": "ك", "analyses": ["x"]}, "analyses: found 'x', expected a mapping of features"),
         ({"word": "ك", "pos": "n", "analyses": [{"pos": "v"}]}, "'pos' stands beside the analyses and in one of them"),
+        (
+            {"word": "ك", "analyses": [{"pos": "n", "score": 1, "analysis": {"pos": "v", "root": "x"}}]},
+            "'pos' stands beside an `analysis` and in it; rename one",
+        ),
         ({"word": "ك", "analyses": [{"pos": ["v"]}]}, "pos: found ['v'], expected text"),
     ],
 )

@@ -151,6 +151,8 @@ def test_no_mark_is_touched(build, put):
         ("6-7", "4-7", 12, "expected a range that begins with 6"),
         ("Case=Nom|", "Case|", 6, "found the features 'Case|Number=Sing', expected _ or Name=Value"),
         ("Case=Nom|", "Number=Dual|", 6, "the feature 'Number' stands twice"),
+        ("Case=Nom|Number=Sing\t1", "Case=Nom|Number=Sing\t" + "1" * 5000, 6, "found the head '111"),
+        ("Root=Tlb", "Root=Tlb|Gloss=a|Root=xyz", 6, "the key 'Root' stands twice in MISC"),
         ("Case=Nom|", "form=x|", 6, "the feature 'form' has the name of a column"),
         ("Case=Nom|Number=Sing\t1", "Case=Nom|Number=Sing\t9", 6, "found the head '9', expected another word"),
         ("Case=Nom|Number=Sing\t1", "Case=Nom|Number=Sing\t2", 6, "found the head '2', expected another word"),
