@@ -47,6 +47,8 @@ class Left:
     pid: int
     beside: bool
     """It was being written while the same process was computing another unit."""
+    since: float
+    """When it began, in seconds since 1970."""
 
 
 @contextmanager
@@ -56,6 +58,8 @@ def begun(run_dir: Path, piece: str, prefix: str) -> Iterator[Begun]:
     folder = run_dir / placing.STAGING / name
     with placing.disk_errors(run_dir, f"cannot begin unit {piece}", 0):
         (folder / MARK).mkdir(parents=True)
+        now = time.time()
+        os.utime(folder / MARK, (now, now))  # by this host's clock: a file server has its own
     try:
         yield Begun(folder)
     finally:
@@ -63,22 +67,30 @@ def begun(run_dir: Path, piece: str, prefix: str) -> Iterator[Begun]:
 
 
 def left_by(run_dir: Path, prefix: str) -> list[Left]:
-    """All tries with this prefix that began and did not end."""
+    """All tries with this prefix that began and did not end, in the order in which they began."""
     found = []
     for folder in (run_dir / placing.STAGING).glob(f"{prefix}*"):
         _, _, _, pid, host = folder.name.split(".", 4)
         others = [other for other in _of_process(run_dir, int(pid), host) if other != folder]
-        found.append(Left(host, int(pid), (folder / COMPUTED).exists() and bool(others)))
-    return sorted(found, key=lambda left: (left.host, left.pid))
+        found.append(Left(host, int(pid), (folder / COMPUTED).exists() and bool(others), _since(folder)))
+    return sorted(found, key=lambda left: left.since)
 
 
 def busy_seconds(run_dir: Path, pid: int) -> float:
     """How long a worker process of this host has been at the oldest of its tries; 0 when it is at none."""
     begun_at = [0.0]
     for folder in _of_process(run_dir, pid, socket.gethostname()):
-        with suppress(OSError):
-            begun_at.append(time.time() - (folder / MARK).stat().st_mtime)
+        since = _since(folder)
+        if since:
+            begun_at.append(time.time() - since)
     return max(begun_at)
+
+
+def _since(folder: Path) -> float:
+    """When a try began; 0 where it has just ended."""
+    with suppress(OSError):
+        return (folder / MARK).stat().st_mtime
+    return 0.0
 
 
 def _of_process(run_dir: Path, pid: int, host: str) -> list[Path]:

@@ -11,6 +11,7 @@ import logging
 import os
 import queue
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -18,6 +19,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -131,7 +133,8 @@ class DaskExecutor:
         if not avoid:
             return None
         known: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-        others = [address for address, told in known.items() if told.get("host") != avoid]
+        there = {avoid, *_addresses(avoid)}
+        others = [address for address, told in known.items() if told.get("host") not in there]
         return others if others and len(others) < len(known) else None
 
     def _check_cluster(self, silent_since: float) -> float:
@@ -162,14 +165,24 @@ class DaskExecutor:
     def _death(self, task: UnitTask) -> Outcome:
         """Say why the worker that had begun `task` ended, if one had and this task may be to blame."""
         left = left_by(self._run_dir, task.prefix)
-        if not left or left[-1].beside:
+        blamed = [one for one in left if not one.beside]  # a scheduler of somebody else's may have tried again
+        if not blamed:
             return Outcome(task, None, beside=bool(left))
-        host, pid = left[-1].host, left[-1].pid
+        host, pid = blamed[-1].host, blamed[-1].pid
         death = read_death(self._run_dir, host, pid, wait=DEATH_WAIT)
         if death is None:
             told = f"worker {pid} on {host} was lost; nothing watched how"
-            return Outcome(task, None, Cause("unknown", told, host, len(left)))
-        return Outcome(task, None, Cause(death.kind, death.detail, host, len(left)))
+            return Outcome(task, None, Cause("unknown", told, host, len(blamed)))
+        return Outcome(task, None, Cause(death.kind, death.detail, host, len(blamed)))
+
+
+@cache
+def _addresses(host: str) -> frozenset[str]:
+    """What the scheduler may know a host by; none where its name is not known here."""
+    try:
+        return frozenset(str(found[4][0]) for found in socket.getaddrinfo(host, None))
+    except OSError:
+        return frozenset()
 
 
 def run_unit(task: UnitTask) -> UnitRecord:

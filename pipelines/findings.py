@@ -32,6 +32,15 @@ class Finding:
         """Return the finding as a line of JSON. Raises ValueError or TypeError for what JSON cannot say."""
         return canonical_json(asdict(self)) + "\n"
 
+    def settled(self) -> "Finding":
+        """Return the finding as it is now, whatever its experiment does to its own objects afterwards.
+
+        Raises as `line` does, RecursionError for what is nested too deeply, UnicodeEncodeError for half a character.
+        """
+        line = self.line()
+        line.encode()
+        return Finding(**json.loads(line))
+
 
 def write_findings(
     run_dir: Path, unit: int | str, attempt: str, findings: Sequence[Finding], *, sample_start: int, sample_end: int

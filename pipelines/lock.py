@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,12 @@ from pipelines.state import LOCK
 
 OWNER_WAIT: Final = 1.0
 """Seconds that a refused process waits for the owner to have written its name."""
+
+LOOKS: Final = 5
+"""Times that a lock which is held is tried again."""
+
+_OWN: Final[set[Path]] = set()
+"""Locks that this process holds: its number in a file may be that of a process before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +54,47 @@ def locked(run_dir: Path) -> Iterator[None]:
     try:
         _acquire(descriptor, path)
         _write(descriptor, asdict(_me()))
+        _OWN.add(path.resolve())
         try:
             yield
         finally:
+            _OWN.discard(path.resolve())
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
 
 def owner_of(run_dir: Path) -> Owner | None:
-    """Who is written in the lock file; None when nobody is, or a process of this host that no longer lives."""
-    owner = _read(run_dir / LOCK)
-    if owner and owner.host == socket.gethostname() and not _alive(owner.pid):
-        return None
-    return owner
+    """Who is written in the lock file; None when nobody is, or a process of this host that does not hold the lock.
+
+    A process with the same number proves nothing: after a restart of the machine, or of a container, it is another one.
+    """
+    path = run_dir / LOCK
+    owner = _read(path)
+    if owner is None or owner.host != socket.gethostname():
+        return owner
+    return owner if _held(path, owner) else None
+
+
+def _held(path: Path, owner: Owner) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return path.resolve() in _OWN if owner.pid == os.getpid() else _alive(owner.pid)
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _acquire(descriptor: int, path: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(descriptor)
     except BlockingIOError:
         raise LockedError(_refusal(path, _wait_for_owner(path))) from None
     except OSError:
@@ -80,6 +108,16 @@ def _acquire(descriptor: int, path: Path) -> None:
             f"{_refusal(path, owner)}. Whether it still runs cannot be seen from {socket.gethostname()}: "
             f"if it does not, remove {path} and run again"
         )
+
+
+def _flock(descriptor: int) -> None:
+    """Take the lock; tries again for a moment, since who only looks whether it is held holds it meanwhile."""
+    for _ in range(LOOKS):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.01)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _refusal(path: Path, owner: Owner | None) -> str:

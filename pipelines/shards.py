@@ -52,7 +52,7 @@ __all__ = [
 
 GROUP_BYTES: Final = 100_000_000
 """Largest row group, decoded: viewers refuse much larger ones."""
-STIMULI_GROUP: Final = 20_000
+STIMULI_GROUP: Final = 5_000
 """Stimuli in a row group."""
 STIMULI_BATCH: Final = 1_000
 """Stimuli that are Python values at the same time while a row group is made."""

@@ -84,11 +84,6 @@ class MaybeTexts(Sequence[str | None]):
     there: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, texts: Sequence[str | None]) -> "MaybeTexts":
-        """Join texts."""
-        return cls(Texts.of([text or "" for text in texts]), np.array([text is not None for text in texts], np.bool_))
-
-    @classmethod
     def read(cls, arrays: Arrays, name: str) -> "MaybeTexts":
         """Take the texts called `name` out of a file."""
         return cls(Texts.read(arrays, name), arrays[f"{name}_there"])

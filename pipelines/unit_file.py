@@ -29,7 +29,7 @@ from pipelines.hook_tables import (
 )
 from pipelines.mapped import map_arrays, write_arrays
 from pipelines.state import PLANS
-from pipelines.texts import Arrays, MaybeTexts, Texts
+from pipelines.texts import Arrays, MaybeTexts, Texts, TextWriter
 
 if TYPE_CHECKING:
     from pipelines.plan import Plan
@@ -197,16 +197,18 @@ def _arrays(plan: "Plan") -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def _texts(plan: "Plan") -> dict[str, NDArray[Any]]:
-    ids, expected, expect_modes = [], [], []
-    for sample in plan.samples:
+    ids, expected, expect_modes = TextWriter(), TextWriter(), TextWriter()
+    there = np.zeros(len(plan.samples), np.bool_)
+    for place, sample in enumerate(plan.samples):
         stimulus = sample.stimulus
-        ids.append(stimulus.id)
-        expected.append(stimulus.expected)
-        expect_modes.append(stimulus.expect_mode)
+        ids.add(stimulus.id)
+        expected.add(stimulus.expected or "")
+        there[place] = stimulus.expected is not None
+        expect_modes.add(stimulus.expect_mode)
     return (
-        Texts.of(ids).arrays("ids")
-        | MaybeTexts.of(expected).arrays("expected")
-        | Texts.of(expect_modes).arrays("expect_modes")
+        ids.done().arrays("ids")
+        | MaybeTexts(expected.done(), there).arrays("expected")
+        | expect_modes.done().arrays("expect_modes")
     )
 
 

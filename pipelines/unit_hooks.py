@@ -39,7 +39,7 @@ def findings_of(units: UnitFile, samples: range, result: UnitResult) -> tuple[li
         sample = samples[prompt]
         finding = Finding(sample, units.ids[sample], name, told)
         try:
-            finding.line().encode()
+            finding = finding.settled()
         except (TypeError, ValueError, RecursionError) as error:
             failed.setdefault(prompt, str(ExperimentFailure(name, "results", None, None, f"not JSON: {error}")))
         found.append((prompt, finding))

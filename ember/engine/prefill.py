@@ -57,11 +57,13 @@ class Prefill:
         size = len(tree.tokens) if stage.needs_whole_layers else CHUNK_ROWS
         self._chunks = [self._chunk(start, start + size) for start in range(0, len(tree.tokens), size)]
 
-    def _chunk(self, start: int, stop: int) -> tuple[ChunkRows, ChunkRows]:
+    def _chunk(self, start: int, stop: int) -> tuple[ChunkRows, ChunkRows, int]:
+        """All rows of a chunk, those that the last layer goes on with, and how many of them somebody needs."""
         stop = min(stop, len(self.tree.tokens))
         kept = self.kept[(self.kept >= start) & (self.kept < stop)]
         whole = np.arange(start, stop, dtype=np.int32)
-        return ChunkRows(self.tree, self.be, whole), ChunkRows(self.tree, self.be, kept)
+        going_on = kept if len(kept) else whole[:1]  # what a family does needs a row; later chunks need the keys
+        return ChunkRows(self.tree, self.be, whole), ChunkRows(self.tree, self.be, going_on), len(kept)
 
     def run(self, cache: KVCache | None) -> Floats:
         """Run the layers; returns the residual stream of the kept rows, [kept, D]. Fills `cache` where given."""
@@ -84,15 +86,15 @@ class Prefill:
         last = layer == self.depth - 1
         out = np.empty((len(self.kept), x.shape[1]), x.dtype) if last else x
         done = 0
-        for whole, kept in self._chunks:
-            step = PrefillStep(self, layer, whole, kept if last else whole)
+        for whole, going_on, needed in self._chunks:
+            step = PrefillStep(self, layer, whole, going_on if last else whole)
             part = x[whole.rows[0] : whole.rows[-1] + 1]
             weights = self.model.weights.layers[layer]
             y = self.model.family.layer(self.be, self.model.config, weights, layer, part, step)
-            target = out[done : done + len(y)] if last else part
+            target = out[done : done + needed] if last else part
             if y is not target:
-                target[...] = y
-            done += len(y)
+                target[...] = y[: len(target)]
+            done += len(target)
         return out
 
     def _tap_input(self, x: Floats) -> None:

@@ -8,14 +8,13 @@ States of a helper: ASLEEP -> IDLE (roused by the caller) -> POSTED (there is a 
 IDLE where the caller was done before the helper began. From IDLE it falls ASLEEP by itself, or is dismissed.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter_ns
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ember.engine import atomics
+from ember.engine.helpers import Helpers
 from ember.engine.packed_kernels import f32, q4_1, q4_k, q6_k, q8_0
 from ember.numba_support import HAVE_NUMBA, helper, kernel
 from ember.work import Floats
@@ -38,10 +37,12 @@ WORTH: Final = 60_000
 """Multiplications from which on a product is shared: a hand-over costs a microsecond or two, these some six."""
 PIECES: Final = 16
 """Pieces of a product for each thread: at its end one waits for a piece of the other at most."""
-LATE: Final = 500_000
-"""Nanoseconds over what a product takes from which on the machine is taken to be busy: a thread has lost its core."""
-SLOWEST: Final = 10
-"""Multiplications that a thread alone does in a nanosecond at the least, while it has its core."""
+LATE: Final = -1
+"""What a product returns whose helper was waited for so long that it must have lost its core."""
+LATE_LOOKS: Final = 20_000
+"""Looks at a helper's mail, beyond those that a piece takes, from which on it is late: some half of a millisecond."""
+PER_LOOK: Final = 100
+"""Multiplications that a thread does at the least while another looks once, unless it has lost its core."""
 SHORT_REST, LONG_REST, TRUSTED = 200, 20_000, 5_000
 """Products done alone after a late one: at first, at most; and products in time after which a rest is short again."""
 UNIT: Final = 12
@@ -88,11 +89,14 @@ def _post(mail: Any, at: int, kind: int, raw: Any, x: Any, out: Any, end: int, p
 
 
 @helper
-def _settle(mail: Any, at: int) -> None:
-    """Take a product back that a helper has not begun, or wait for its last piece."""
+def _settle(mail: Any, at: int) -> int:
+    """Take a product back that a helper has not begun, or wait for its last piece; returns how often it looked."""
+    looks = 0
     atomics.swap(mail, at + STATE, POSTED, IDLE)
     while atomics.load(mail, at + STATE) == TAKEN:
         atomics.relax()
+        looks += 1
+    return looks
 
 
 @helper
@@ -115,7 +119,10 @@ def _help(mail: Any, at: int) -> None:
 @kernel("int64(int64[::1], int64, Array(uint8, 1, 'C', readonly=True), Array(float32, 2, 'C', readonly=True), "
         "float32[:, ::1], int64)")  # fmt: skip
 def multiply(mail: Any, kind: int, raw: Any, x: Any, out: Any, end: int) -> int:
-    """out[:, :end] = x @ weight[:end].T, with whoever is awake; returns how many helpers would have been of use."""
+    """out[:, :end] = x @ weight[:end].T, with whoever is awake.
+
+    Returns how many helpers slept who would have been of use, or LATE.
+    """
     threads = mail.size // WORDS
     if threads == 1 or x.size * end < WORTH:
         _product(kind, raw, x, out, 0, end)
@@ -128,9 +135,10 @@ def multiply(mail: Any, kind: int, raw: Any, x: Any, out: Any, end: int) -> int:
         if not _post(mail, at, kind, raw, x, out, end, piece):
             asleep += 1
     _pieces(mail, 0, kind, raw, x, out, end, piece)
+    looks = 0
     for at in range(WORDS, mail.size, WORDS):
-        _settle(mail, at)
-    return asleep
+        looks = max(looks, _settle(mail, at))
+    return LATE if looks > LATE_LOOKS + x.size * piece // PER_LOOK else asleep
 
 
 @kernel("void(int64[::1], int64)")
@@ -159,7 +167,7 @@ class Relay:
     def __init__(self, threads: int) -> None:
         self._mail = np.zeros(threads * WORDS, np.int64)
         self._alone = np.zeros(WORDS, np.int64)
-        self._helpers = ThreadPoolExecutor(max(1, threads - 1), "ember-relay")
+        self._helpers = Helpers(max(1, threads - 1), "ember-relay", self._forget_helpers)
         self._rest = 0
         self._pause = SHORT_REST
         self._in_time = 0
@@ -170,9 +178,8 @@ class Relay:
             self._rest = max(0, self._rest - 1)
             multiply(self._alone, kind, raw, x, out, out.shape[1])
             return
-        began = perf_counter_ns()
         asleep = multiply(self._mail, kind, raw, x, out, out.shape[1])
-        if perf_counter_ns() - began > LATE + x.size * out.shape[1] // SLOWEST:
+        if asleep == LATE:
             self._retire()
             return
         self._in_time += 1
@@ -189,5 +196,18 @@ class Relay:
         """Wake who sleeps: for the products that follow, since waking takes longer than one."""
         for at in range(WORDS, len(self._mail), WORDS):
             if self._mail[at + STATE] == ASLEEP:
-                self._mail[at + STATE] = IDLE
-                self._helpers.submit(serve, self._mail, at)
+                self._wake(at)
+
+    def _wake(self, at: int) -> None:
+        begun = None
+        self._mail[at + STATE] = IDLE
+        try:
+            begun = self._helpers.begin(serve, self._mail, at)
+        finally:
+            if begun is None:  # nobody serves: a product posted there would be taken back each time
+                self._mail[at + STATE] = ASLEEP
+        if begun is None:
+            self._retire()
+
+    def _forget_helpers(self) -> None:
+        self._mail[STATE::WORDS] = ASLEEP

@@ -57,11 +57,11 @@ class RopeTables:
         """Make sure that `positions` are in the tables; they are not changed after the call."""
         if positions is self._asked:  # by the queries after the keys, and by layer after layer
             return
-        self._asked = positions
         n_positions = int(positions.max(initial=-1)) + 1
         have = len(self.cos)
-        if n_positions <= have:
-            return
-        angles = np.arange(have, max(n_positions, 2 * have), dtype=np.float64)[:, None] * self._frequencies
-        self.cos = np.concatenate([self.cos, np.cos(angles).astype(np.float32)])
-        self.sin = np.concatenate([self.sin, np.sin(angles).astype(np.float32)])
+        if n_positions > have:
+            angles = np.arange(have, max(n_positions, 2 * have), dtype=np.float64)[:, None] * self._frequencies
+            cos = np.concatenate([self.cos, np.cos(angles).astype(np.float32)])
+            sin = np.concatenate([self.sin, np.sin(angles).astype(np.float32)])
+            self.cos, self.sin = cos, sin  # together: kernels check no bounds
+        self._asked = positions

@@ -4,11 +4,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import threadpoolctl
 
 from ember.engine.backend import Backend
+from ember.engine.blas_threads import BLAS_THREADS
 from ember.engine.reference import ReferenceBackend
 from ember.engine.team import Team
 from ember.engine.weights import Residence, WeightStore
@@ -40,10 +40,9 @@ class Session:
         residence: Residence = "resident" if file.decoded_bytes <= budget else "streamed"
         return cls(resolved, _backend(file, resolved, residence, threads), residence, threads, controller)
 
-    def limits(self) -> AbstractContextManager[Any]:
+    def limits(self) -> AbstractContextManager[None]:
         """Hold BLAS to this session's threads; environment variables of users and schedulers do not count."""
-        limits: AbstractContextManager[Any] = self._controller.limit(limits=self.threads, user_api="blas")
-        return limits
+        return BLAS_THREADS.held(self._controller, self.threads)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

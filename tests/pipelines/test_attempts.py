@@ -54,3 +54,25 @@ def test_time_runs_from_the_beginning_of_the_oldest_try(tmp_path: Path) -> None:
             assert busy_seconds(tmp_path, PID) == pytest.approx(100, abs=5)
             assert busy_seconds(tmp_path, PID + 1) == 0
     assert busy_seconds(tmp_path, PID) == 0
+
+
+def test_tries_of_a_unit_stand_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+    for age, pid in ((30, 5), (10, 3), (20, 9)):
+        leave(tmp_path, f"00001.0.{pid}", pid)
+        (folder,) = (tmp_path / ".ember/staging").glob(f"*.{pid}.host-a")
+        os.utime(folder / MARK, (time.time() - age,) * 2)
+    assert [left.pid for left in left_by(tmp_path, "00001.0.")] == [5, 9, 3]
+
+
+def test_a_file_server_whose_clock_is_wrong_does_not_make_a_try_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = Path.mkdir
+
+    def mkdir(path: Path, *given: object, **options: object) -> None:
+        really(path, *given, **options)  # type: ignore[arg-type]
+        os.utime(path, (1e9, 1e9))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with begun(tmp_path, "00000", "00000.0."):
+        assert busy_seconds(tmp_path, PID) < 60

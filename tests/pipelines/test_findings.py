@@ -63,3 +63,12 @@ def test_a_part_lies_where_its_table_is(tmp_path: Path, path: str) -> None:
 def test_what_json_cannot_say_is_no_line(result: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         Finding(0, "s", "mine", result).line()
+
+
+def test_what_is_settled_does_not_change_with_the_experiments_own_objects() -> None:
+    own = {"b": [1, 0.1, None, "كتب"], "a": True}
+    settled = Finding(4, "s-4", "mine", own).settled()
+    own["b"].append(7)  # type: ignore[attr-defined]
+    own.clear()
+    assert settled == FINDINGS[0]
+    assert settled.line() == FINDINGS[0].line()

@@ -1,9 +1,12 @@
 import errno
+import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,6 +67,26 @@ def test_a_killed_owner_leaves_no_lock(run_dir: Path) -> None:
         assert owner.pid == os.getpid()
 
 
+def test_a_process_that_has_the_number_of_a_killed_owner_is_not_taken_for_it(run_dir: Path) -> None:
+    for pid in (os.getpid(), os.getppid(), 1):  # after a restart of the machine or of a container
+        told = {"host": socket.gethostname(), "pid": pid, "since": "2026-01-01T00:00:00+00:00"}
+        (run_dir / LOCK).write_text(json.dumps(told))
+        assert owner_of(run_dir) is None
+        with locked(run_dir):
+            pass
+
+
+def test_who_only_looks_whether_it_is_held_does_not_keep_a_run_from_it(run_dir: Path) -> None:
+    (run_dir / LOCK).touch()
+    with (run_dir / LOCK).open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        looking = threading.Timer(0.02, lambda: fcntl.flock(file, fcntl.LOCK_UN))
+        looking.start()
+        with locked(run_dir):
+            pass
+        looking.join()
+
+
 def test_the_name_goes_with_the_lock(run_dir: Path) -> None:
     with locked(run_dir):
         assert owner_of(run_dir) is not None
@@ -97,5 +120,10 @@ def test_without_locks_of_the_file_system_the_text_decides(run_dir: Path, monkey
         with pytest.raises(LockedError, match=rf"process {os.getpid()} on"), locked(run_dir):
             pass
         assert owner_of(run_dir) is not None
+    with locked(run_dir):
+        pass
+    told = {"host": socket.gethostname(), "pid": os.getpid(), "since": "2026-01-01T00:00:00+00:00"}
+    (run_dir / LOCK).write_text(json.dumps(told))  # by a process before this one that had its number
+    assert owner_of(run_dir) is None
     with locked(run_dir):
         pass

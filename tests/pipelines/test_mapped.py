@@ -44,7 +44,9 @@ def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
 
 @given(st.lists(WORDS), st.lists(st.none() | WORDS), st.lists(st.lists(WORDS, max_size=3)))
 def test_texts_come_back(texts: list[str], maybe: list[str | None], lists: list[list[str]]) -> None:
-    arrays = Texts.of(texts).arrays("a") | MaybeTexts.of(maybe).arrays("b") | TextLists.of(lists).arrays("c")
+    there = np.array([text is not None for text in maybe], np.bool_)
+    given = MaybeTexts(Texts.of([text or "" for text in maybe]), there)
+    arrays = Texts.of(texts).arrays("a") | given.arrays("b") | TextLists.of(lists).arrays("c")
     assert list(Texts.read(arrays, "a")) == texts
     assert list(MaybeTexts.read(arrays, "b")) == maybe
     assert [list(one) for one in TextLists.read(arrays, "c")] == lists

@@ -1,5 +1,6 @@
 """Products shared with threads that wait in machine code: whoever does a piece, and whenever, the bits are the same."""
 
+import threading
 import time
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from ember.engine import relay
 from ember.engine.packed_kernels import BLOCK_VALUES, KINDS, PRODUCTS
-from ember.engine.relay import ASLEEP, IDLE, NEXT, POSTED, STATE, WORDS, Relay
+from ember.engine.relay import ASLEEP, IDLE, NEXT, POSTED, STATE, TAKEN, WORDS, Relay
 from ember.gguf.types import TYPES_BY_NAME
 from ember.numba_support import HAVE_NUMBA
 
@@ -82,22 +83,63 @@ def test_a_helper_does_what_its_mail_says_and_falls_asleep() -> None:
     assert mail[NEXT] >= 520
 
 
+def test_a_helper_that_does_not_end_in_time_is_told_of() -> None:
+    kind, raw, x, alone = product("F32", 1, 256, 1000)
+    mail, out = np.zeros(2 * WORDS, np.int64), np.empty_like(alone)
+    mail[WORDS + STATE] = TAKEN  # and has lost its core
+
+    def goes_on() -> None:
+        time.sleep(0.3)
+        mail[WORDS + STATE] = IDLE
+
+    helper = threading.Thread(target=goes_on)
+    helper.start()
+    assert relay.multiply(mail, kind, raw, x, out, 1000) == relay.LATE
+    helper.join()
+    assert np.array_equal(out, alone)
+
+
 def test_a_late_product_gives_the_relay_a_rest_that_grows(monkeypatch) -> None:
     kind, raw, x, alone = product("F32", 1, 256, 1000)
-    shared, rests = Relay(2), []
-    monkeypatch.setattr(relay, "LATE", -(10**9))  # every product is late
+    shared, rests, really = Relay(2), [], relay.multiply
+
+    def late(*given):
+        really(*given)
+        return relay.LATE
+
+    monkeypatch.setattr(relay, "multiply", late)
     out = np.empty_like(alone)
     for _ in range(10):
         shared.multiply(kind, raw, x, out)
         rests.append(shared._rest)
         shared._rest = 0
     assert rests == [200, 400, 800, 1600, 3200, 6400, 12800, 20000, 20000, 20000]
-    monkeypatch.setattr(relay, "LATE", 10**12)  # none is
+    monkeypatch.setattr(relay, "multiply", lambda *given: 0 * really(*given))  # none is
     for _ in range(relay.TRUSTED):
         shared.multiply(kind, raw, x, out)
-    monkeypatch.setattr(relay, "LATE", -(10**9))
+    monkeypatch.setattr(relay, "multiply", late)
     shared.multiply(kind, raw, x, out)
     assert shared._rest == 200
     shared.multiply(kind, raw, x, out)  # alone
     assert shared._rest == 199
+    assert np.array_equal(out, alone)
+
+
+def test_a_relay_whose_helpers_cannot_be_woken_rests_and_is_right(monkeypatch) -> None:
+    kind, raw, x, alone = product("F32", 1, 256, 1000)
+    shared, out = Relay(3), np.empty_like(alone)
+    monkeypatch.setattr("ember.engine.helpers.Helpers.begin", lambda *_: None)
+    shared.multiply(kind, raw, x, out)
+    assert np.array_equal(out, alone)
+    assert shared._rest > 0
+    assert shared._mail[STATE::WORDS].tolist() == [ASLEEP] * 3
+
+
+def test_a_forked_relay_takes_nobody_for_awake() -> None:
+    kind, raw, x, alone = product("F32", 1, 256, 1000)
+    shared, out = Relay(2), np.empty_like(alone)
+    shared._mail[WORDS + STATE] = IDLE
+    shared._helpers.renew()
+    assert shared._mail[STATE::WORDS].tolist() == [ASLEEP] * 2
+    shared.multiply(kind, raw, x, out)
     assert np.array_equal(out, alone)

@@ -92,6 +92,15 @@ def test_a_unit_longer_than_a_chunk_gives_the_same_values(model, monkeypatch) ->
     assert cut.produced == whole.produced
 
 
+def test_a_chunk_of_whose_rows_the_last_layer_keeps_none_is_passed_over(model, monkeypatch) -> None:
+    rng = np.random.default_rng(5)
+    prompts = tuple(rng.integers(0, 100, n).astype(np.int32) for n in (3, 60, 4))
+    work = UnitWork(prompts, (CaptureWork("after_layer", LAYERS, tuple((len(p) - 1,) for p in prompts)),))
+    whole = model(work).captures[0]
+    monkeypatch.setattr(prefill, "CHUNK_ROWS", 17)
+    assert close(model(work).captures[0], whole) < BOUND
+
+
 def test_pooled_rows_are_means_of_the_rows_of_all_positions(model) -> None:
     everywhere = tuple(tuple(range(len(p))) for p in PROMPTS)
     rows, means = model(

@@ -1,11 +1,15 @@
 """Threads share rows, and nobody can tell from the bits."""
 
+import os
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
 import threadpoolctl
 
+from ember.engine import team
 from ember.engine.fast import FastBackend
 from ember.engine.runner import run_unit
 from ember.engine.team import Team
@@ -57,3 +61,63 @@ def test_what_a_helper_raises_reaches_the_caller() -> None:
 
     with pytest.raises(ValueError, match="from a helper"):
         Team(2).share(100, 1e9, part)
+
+
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
+def test_no_helper_is_at_work_any_more_when_the_caller_is_told(raised) -> None:
+    begun, ended = threading.Event(), []
+
+    def part(start: int, stop: int) -> None:
+        if not start:
+            assert begun.wait(5)
+            raise raised
+        begun.set()
+        time.sleep(0.2)
+        ended.append(start)
+
+    with pytest.raises(raised):
+        Team(2).share(100, 1e9, part)
+    assert ended == [52]
+
+
+def test_an_interrupt_while_helpers_are_waited_for_is_told_once_they_are_done(monkeypatch) -> None:
+    ended, really = [], team.wait
+
+    def interrupted(others):
+        monkeypatch.setattr(team, "wait", really)
+        raise KeyboardInterrupt
+
+    def part(start: int, stop: int) -> None:
+        if start:
+            time.sleep(0.2)
+            ended.append(start)
+
+    monkeypatch.setattr(team, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Team(2).share(100, 1e9, part)
+    assert ended == [52]
+
+
+def test_without_threads_the_caller_does_it_all(monkeypatch) -> None:
+    done = []
+    monkeypatch.setattr("ember.engine.helpers.Helpers.begin", lambda *_: None)
+    Team(3).share(100, 1e9, lambda start, stop: done.extend(range(start, stop)))
+    assert sorted(done) == list(range(100))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_has_helpers_of_its_own() -> None:
+    shared, done = Team(2), []
+    shared.share(100, 1e9, lambda start, stop: done.extend(range(start, stop)))  # the helper is there
+    child = os.fork()
+    if not child:
+        found = []
+        shared.share(100, 1e9, lambda start, stop: found.extend(range(start, stop)))
+        os._exit(0 if sorted(found) == list(range(100)) else 1)
+    deadline = time.monotonic() + 20
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ended[0] == 0:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended == (child, 0)
