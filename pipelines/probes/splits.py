@@ -60,7 +60,7 @@ class Folds:
     """[ways, rows] the fold of each row's group."""
     count: int
     within: Codes | None = None
-    """[rows] parts inside folds, where there are only two folds."""
+    """[rows] parts inside folds, where there are only two folds; a small fold may have fewer of them than PARTS."""
 
     @property
     def keys(self) -> list[Key]:
@@ -84,7 +84,8 @@ class Folds:
         if self.within is not None:
             training = self.training_rows(outside(key))
             parts = self.within[training]
-            return [Inner((key, part), training[parts != part], training[parts == part]) for part in range(PARTS)]
+            there = np.unique(parts).tolist()
+            return [Inner((key, part), training[parts != part], training[parts == part]) for part in there]
         others = [other for other in self.keys if all(a != b for a, b in zip(key, other, strict=True))]
         named = [(outside(key, other), self.test_rows(other)) for other in others]
         return [Inner(excluded, self.training_rows(excluded), judge) for excluded, judge in named]
@@ -110,10 +111,19 @@ def make_folds(
             )
     _refuse_unlearnable(codes, classes, groupings)
     assigned = [_assign(codes, grouping.codes, count, seed, grouping.field) for grouping in groupings]
-    within = _assign(codes, prompts.codes, PARTS, seed, "within") if count == 2 and len(groupings) == 1 else None
+    within = _within(assigned[0], codes, prompts.codes, seed) if count == 2 and len(groupings) == 1 else None
     folds = Folds(np.array(assigned), count, within)
     _check(folds, codes, classes, groupings, prompts)
     return folds
+
+
+def _within(folds: Codes, codes: Codes, prompts: Codes, seed: int) -> Codes:
+    """[rows] parts, dealt inside each fold: dealt over both, they may leave the smaller fold without some of them."""
+    found = np.empty(len(folds), np.int64)
+    for fold in np.unique(folds):
+        here = np.flatnonzero(folds == fold)
+        found[here] = _assign(codes[here], prompts[here], PARTS, seed, "within")
+    return found
 
 
 def _are(n: int, what: str) -> str:
@@ -151,7 +161,13 @@ def _check(
         here = set(np.unique(codes[test]).tolist())
         tested |= here
         learnt |= here & set(np.unique(codes[training]).tolist())
-        for learn in (training, *(one.learn for one in folds.inner(key))):
+        inner = folds.inner(key)
+        if len(inner) < (1 if folds.within is None else 2):
+            raise SplitRefused(
+                "a training fold leaves nothing to choose strengths on: it needs two parts that share no prompt, or "
+                "another fold; add stimuli, or use more folds"
+            )
+        for learn in (training, *(one.learn for one in inner)):
             if len(np.unique(codes[learn])) < 2:
                 raise SplitRefused(
                     "a training fold (strengths are chosen inside it) is left with fewer than two classes; "

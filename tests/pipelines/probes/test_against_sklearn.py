@@ -90,6 +90,25 @@ def test_predictions_and_chosen_strengths_are_those_of_a_grid_search(
     assert counts.macro_f1 == pytest.approx(f1_score(y, expected, average="macro"), abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_of_a_small_and_a_large_template_strengths_are_those_of_a_grid_search_inside_each(seed: int) -> None:
+    """Parts that are dealt over both leave the small one without some: then every strength had an accuracy of NaN."""
+    template, y = np.repeat([0, 1], [6, 60]), np.arange(66) % 2
+    x = np.random.default_rng(seed).standard_normal((66, 12)) + 1.2 * y[:, None] * (np.arange(12) < 2)
+    prompts = Grouping("prompt", tuple(map(str, range(66))), np.arange(66))
+    folds = make_folds(y, ["a", "b"], [Grouping("template", ("s", "l"), template)], prompts, count=2, seed=seed)
+    assert folds.within is not None
+    found, _ = cross_validate(Design(x), Task(np.arange(66), y, y, 2, folds), "logistic", C)
+    make, key, _ = PEERS["logistic"]
+    expected = []
+    for (fold,) in folds.keys:
+        training = folds.assigned[0] != fold
+        inner = PredefinedSplit(folds.within[training])
+        search = GridSearchCV(make_pipeline(StandardScaler(), make()), {key: list(C)}, cv=inner)
+        expected.append(search.fit(x[training], y[training]).best_params_[key])
+    assert found.chosen == expected
+
+
 @pytest.mark.parametrize("probe", ["logistic", "ridge"])
 @pytest.mark.parametrize(("rows", "width"), [(200, 30), (90, 160), (60, 600)])
 def test_features_without_rank_and_rare_classes_are_those_of_a_grid_search(rows: int, width: int, probe: str) -> None:

@@ -70,6 +70,29 @@ def test_of_two_templates_strengths_are_chosen_inside_the_one_that_is_learnt_fro
             assert not set(prompt[inner.learn]) & set(prompt[inner.judge])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_small_template_beside_a_large_one_has_parts_to_choose_strengths_on(seed: int) -> None:
+    """6 and 60 stimuli: parts that are dealt over both may leave the six without one, and its accuracy is none."""
+    template = np.repeat([0, 1], [6, 60])
+    folds = folds_of(np.arange(66) % 2, grouping("template", template), count=2, seed=seed)
+    small = folds.inner((int(folds.assigned[0][-1]),))
+    large = folds.inner((int(folds.assigned[0][0]),))
+    assert [len(one.judge) for one in small] == [2, 2, 2]
+    assert [len(one.judge) for one in large] == [20, 20, 20]
+    assert sorted(row for one in small for row in one.judge.tolist()) == list(range(6))
+
+
+def test_a_fold_of_two_prompts_has_two_parts_and_one_of_one_prompt_is_refused() -> None:
+    template = np.repeat([0, 1], [6, 60])
+    y = np.tile([0, 1], 33)
+    two = np.concatenate([[0, 0, 0, 1, 1, 1], np.arange(2, 62)])
+    folds = folds_of(y, grouping("template", template), count=2, prompts=two)
+    assert [len(one.judge) for one in folds.inner((int(folds.assigned[0][-1]),))] == [3, 3]
+    one = np.concatenate([[0] * 6, np.arange(1, 61)])
+    with pytest.raises(SplitRefused, match="leaves nothing to choose strengths on: it needs two parts that share no"):
+        folds_of(y, grouping("template", template), count=2, prompts=one)
+
+
 def test_random_folds_have_the_classes_in_equal_parts() -> None:
     y = np.repeat([0, 1, 2], [50, 30, 20])
     folds = folds_of(y, count=5)
