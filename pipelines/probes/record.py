@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +17,10 @@ from pipelines.probes.multiplicity import FEWEST
 from pipelines.probes.problems import Problem
 from pipelines.probes.results import Result
 from pipelines.probes.settle import VERSION, Sweep
+from pipelines.probes.tasks import FEATURES, Arrays, Source, is_text
 
 MANIFEST: Final = "manifest.json"
-SCHEMA_VERSION: Final = "ember.probe-results/v1"
+SCHEMA_VERSION: Final = "ember.probe-results/v2"
 CORRECTION: Final = (
     "above_controls_corrected: simultaneous 99 % intervals over all probes, captures and layers of a label and split, "
     "by the single-step max-t of Westfall and Young (1993) from the same draws of groups, with Student's tail; of "
@@ -49,9 +50,13 @@ def damaged(out: Path, manifest: dict[str, Any]) -> list[str]:
 
 
 def make_manifest(
-    sweep: Sweep, results: Sequence[Result], files: Sequence[dict[str, Any]], weights: Sequence[dict[str, Any]]
+    sweep: Sweep,
+    found: Mapping[Source, Arrays],
+    results: Sequence[Result],
+    files: Sequence[dict[str, Any]],
+    weights: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Describe a sweep by its results, its files and the records of its directions, as plain data."""
+    """Describe a sweep by what tasks found, its results, files and the records of its directions, as plain data."""
     run = sweep.run.manifest
     return {
         "schema_version": SCHEMA_VERSION,
@@ -68,6 +73,7 @@ def make_manifest(
         "stimuli": len(sweep.stimuli.samples),
         "problems": [_told(one) for one in sweep.problems],
         "refusals": [{"label": one.label, "split": one.split, "reason": one.reason} for one in sweep.refusals],
+        "texts": [_text(source, arrays) for source, arrays in found.items() if is_text(source)],
         "highlights": _highlights(results),
         "untrained_baseline": _untrained(sweep),
         "correction": CORRECTION,
@@ -96,6 +102,13 @@ def _told(problem: Problem) -> dict[str, Any]:
         "test_sets": len(problem.task.folds.keys),
         "revealed": problem.revealed,
     }
+
+
+def _text(source: Source, arrays: Arrays) -> dict[str, Any]:
+    """A baseline: whose it is (no capture: of all at the last token), and how many of its features were kept."""
+    kept, found = arrays[FEATURES].tolist()
+    named = {"features": source.features, "capture": source.capture, "position": source.position}
+    return named | {"kept": kept, "found": found}
 
 
 def _corrected(one: Result) -> list[float] | None:

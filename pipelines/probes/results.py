@@ -24,7 +24,7 @@ from pipelines.probes.multiplicity import FEWEST, fewest, together
 from pipelines.probes.problems import Problem
 from pipelines.probes.splits import outside
 from pipelines.probes.targets import Codes, generator
-from pipelines.probes.tasks import BASELINES, Arrays, Source
+from pipelines.probes.tasks import BASELINES, FEATURES, Arrays, Source, is_text, text_beside
 
 NONE = Interval(math.nan, math.nan, math.nan)
 
@@ -49,6 +49,7 @@ class Result:
     """Of the control task, on the same folds and with the same strengths."""
     majority_accuracy: float
     characters_accuracy: float
+    """Of the text alone, with what stands where the states were taken; as the one below."""
     tokens_accuracy: float
     untrained_accuracy: float
     """Of the same probe at the same place of the untrained model; NaN where there is none."""
@@ -93,12 +94,14 @@ class _Controls:
 
     majority: Codes
     """Predictions."""
-    baselines: dict[str, Codes]
+    texts: dict[Source, Codes]
+    """Predictions of every baseline."""
     unseen: int
 
-    def right(self, codes: Codes) -> list[Right]:
-        """Rows that each control has right."""
-        return [predicted == codes for predicted in (self.majority, *self.baselines.values())]
+    def right(self, source: Source, codes: Codes) -> list[Right]:
+        """Rows that each control beside `source` has right: majority, characters, tokens."""
+        texts = [self.texts[text_beside(source, features)] for features in BASELINES]
+        return [predicted == codes for predicted in (self.majority, *texts)]
 
 
 def make_results(config: ProbeConfig, problem: Problem, place: int, found: Mapping[Source, Arrays]) -> list[Result]:
@@ -134,7 +137,8 @@ def _make_results(config: ProbeConfig, problem: Problem, place: int, found: Mapp
             peer = found.get(replace(source, features="untrained")) if source.features == "states" else None
             if peer is not None:
                 told["untrained"] = peer[f"{place}.{probe}.predicted"]
-            yield _result(problem, source, source.features, probe, told, controls, draws)
+            wide = replace(source, width=int(arrays[FEATURES][0])) if is_text(source) else source
+            yield _result(problem, wide, source.features, probe, told, controls, draws)
     assert len(task.rows), "a problem has rows"
 
 
@@ -146,10 +150,9 @@ def _controls(problem: Problem, place: int, found: Mapping[Source, Arrays]) -> _
         there = np.bincount(task.codes[training], minlength=task.classes)
         majority[test] = there.argmax()
         unseen += int((there[task.codes[test]] == 0).sum())
-    told: dict[str, Codes] = {
-        name: found[Source(name)][f"{place}.logistic.predicted"].astype(np.int64) for name in BASELINES
-    }
-    return _Controls(majority, told, unseen)
+    told = f"{place}.logistic.predicted"
+    texts = {source: arrays[told].astype(np.int64) for source, arrays in found.items() if is_text(source)}
+    return _Controls(majority, texts, unseen)
 
 
 def _result(
@@ -161,7 +164,7 @@ def _result(
     codes = task.codes
     right = predicted == codes
     control = told["control"].astype(np.int64) == task.control if "control" in told else None
-    rivals = controls.right(codes)
+    rivals = controls.right(source, codes)
     others = [float(one.mean()) for one in rivals]
     untrained = told["untrained"].astype(np.int64) == codes if "untrained" in told else None
     rivals += [one for one in (control, untrained) if one is not None]

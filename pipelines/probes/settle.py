@@ -16,11 +16,11 @@ from pipelines.probes.problems import (
     make_problems,
     read_stimuli,
 )
-from pipelines.probes.tasks import BASELINES, ProbeTask, Source, make_task
+from pipelines.probes.tasks import BASELINES, ProbeTask, Source, make_task, text_beside
 from pipelines.reading import Run, load
 from pipelines.state import STATE_DIR
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Goes up when the same plan gives other numbers."""
 FOLDER: Final = "probes"
 
@@ -88,7 +88,9 @@ def settle(config: ProbeConfig, directory: Path) -> Sweep:
     ]
     untrained = _open_untrained(config, run)
     peers = [replace(source, features="untrained") for source in states] if untrained else []
-    sources = [*(Source(name) for name in BASELINES), *states, *peers]
+    # those of the last token are there whatever was captured
+    texts = dict.fromkeys(text_beside(one, name) for one in (Source("states"), *states) for name in BASELINES)
+    sources = [*texts, *states, *peers]
     return Sweep(config, run, untrained, _out(config, directory), stimuli, problems, refusals, sources)
 
 

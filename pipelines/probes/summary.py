@@ -18,7 +18,7 @@ class ProbeSummary:
     @property
     def record(self) -> dict[str, Any]:
         """The summary as plain data."""
-        kept = ("run", "stimuli", "problems", "refusals", "highlights", "plan_sha256")
+        kept = ("run", "stimuli", "problems", "refusals", "texts", "highlights", "plan_sha256")
         return {"directory": str(self.directory), "computed": self.computed} | {k: self.manifest[k] for k in kept}
 
     def lines(self) -> list[str]:
@@ -29,6 +29,10 @@ class ProbeSummary:
         run = self.manifest["run"]
         failed = f", {run['failed_samples']} failed ones left out" if run["failed_samples"] else ""
         yield f"{self.manifest['stimuli']} stimuli of {run['name']}{failed}"
+        for one in self.manifest["texts"]:
+            if one["kept"] < one["found"]:
+                whose = f" of {one['capture']}" if one["capture"] else ""
+                yield f"{one['features']}{whose}: the {one['kept']:,} most frequent of {one['found']:,} features"
         for one in self.manifest["highlights"]:
             yield _highlight(one)
         for one in self.manifest["refusals"]:
@@ -55,5 +59,5 @@ def _above(one: dict[str, Any]) -> str:
     if one["above_controls_corrected"]:
         return f"above all controls (corrected for {one['family']} looked at)"
     if not one["enough_groups"]:
-        return "above all controls, but of too few groups"
+        return "higher than all controls, of too few groups to say more"
     return f"above all controls by itself, not as one of {one['family']} looked at"

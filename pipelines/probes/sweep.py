@@ -39,6 +39,7 @@ from pipelines.probes.tasks import (
     run_task,
     write_problems,
 )
+from pipelines.probes.texts import most
 from pipelines.probes.weights import make_directions
 from pipelines.state import STATE_DIR
 
@@ -157,8 +158,8 @@ def _worker_count(sweep: Sweep, crew: Workers, tasks: int) -> int:
     asked = crew.workers
     if asked is None and sweep.config.run.workers != "auto":
         asked = int(sweep.config.run.workers)
-    width = max(source.width for source in sweep.sources)
-    need = memory_need(len(sweep.stimuli.samples), width)
+    rows = len(sweep.stimuli.samples)
+    need = memory_need(rows, max(most(rows), *(source.width for source in sweep.sources)))
     return worker_count(asked, find_resources(), blas_threads=1, units=tasks, memory_per_worker=need)[0]
 
 
@@ -189,7 +190,7 @@ def _conclude(sweep: Sweep) -> dict[str, Any]:
     }
     shutil.rmtree(sweep.out / WEIGHTS, ignore_errors=True)
     records = [_put(sweep.out, name, data) for name, data in files.items()]
-    manifest = make_manifest(sweep, results, records, [one.record for one in directions])
+    manifest = make_manifest(sweep, found, results, records, [one.record for one in directions])
     _put(sweep.out, MANIFEST, (canonical_json(manifest, indent=1) + "\n").encode())
     return manifest
 

@@ -23,6 +23,7 @@ from pipelines.probes.design import Design, Matrix
 from pipelines.probes.fitting import Task, cross_validate, refit
 from pipelines.probes.mdl import Sending, code_lengths
 from pipelines.probes.problems import Problem, Stimuli
+from pipelines.probes.seen import WHOLE, places
 from pipelines.probes.splits import Folds
 from pipelines.probes.targets import Codes
 from pipelines.probes.texts import character_features, token_features
@@ -30,7 +31,11 @@ from pipelines.reading import load
 
 Features = Literal["states", "untrained", "characters", "tokens"]
 BASELINES: Final[tuple[Features, ...]] = ("characters", "tokens")
+LAST: Final = "last"
+"""Position of the baselines that are no single capture's."""
 PROBLEMS: Final = "problems.npz"
+FEATURES: Final = "features"
+"""In results: [2] features that there are, and that were found; of a text the most frequent are kept."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -49,10 +54,25 @@ class Source:
     @property
     def name(self) -> str:
         """Name of its results' file."""
-        if self.features in BASELINES:
-            return self.features
+        if is_text(self):
+            return f"{self.features}-{self.capture}-{self.site}" if self.capture else self.features
         prefix = "untrained-" if self.features == "untrained" else ""
         return f"{prefix}{self.capture}-{self.site}-{self.layer}"
+
+
+def is_text(source: Source) -> bool:
+    """Whether its features are of the text alone."""
+    return source.features in BASELINES
+
+
+def text_beside(source: Source, features: Features) -> Source:
+    """The baseline that `source` is held against: its capture's own, unless prompt and last token tell all there is.
+
+    That one is shared by captures, and stands beside what is no capture's.
+    """
+    if not source.capture or source.position in WHOLE:
+        return Source(features, position=LAST)
+    return Source(features, source.capture, source.site, position=source.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +97,7 @@ def make_task(
     run_dir: Path, folder: Path, source: Source, probes: Sequence[str], strengths: StrengthsConfig
 ) -> ProbeTask:
     """Make the task of a matrix; baselines are told by logistic regression alone."""
-    used = ("logistic",) if source.features in BASELINES else tuple(probes)
+    used = ("logistic",) if is_text(source) else tuple(probes)
     listed = tuple((probe, strengths.of(probe)) for probe in dict.fromkeys((*used, "logistic")))
     return ProbeTask(str(run_dir.absolute()), str(folder.absolute()), source, used, listed)
 
@@ -129,34 +149,36 @@ def run_task(task: ProbeTask) -> str:
     with threadpool_limits(1):
         samples, given = _read_problems(Path(task.folder))
         try:
-            design = Design(_features(task, samples))
+            matrix, found = _features(task, samples)
+            design = Design(matrix)
         except InputError as error:
             raise InputError(f"{task.source.name}: {error}") from error
-        arrays: Arrays = {"width": np.array([design.width])}
+        arrays: Arrays = {FEATURES: np.array([min(found, design.width), found])}
         for i, one in enumerate(given):
-            arrays |= {f"{i}.{name}": found for name, found in _probe(design, one, task).items()}
+            arrays |= {f"{i}.{name}": told for name, told in _probe(design, one, task).items()}
         write_arrays(task.result, arrays)
     return task.source.name
 
 
-def _features(task: ProbeTask, samples: Codes) -> Matrix:
-    """Features [stimuli, width] in the order of the problems' rows."""
+def _features(task: ProbeTask, samples: Codes) -> tuple[Matrix, int]:
+    """Features [stimuli, width] in the order of the problems' rows, and how many there were to choose from."""
     run, source = load(task.run_dir, partial=True), task.source
-    if source.features not in BASELINES:
+    if not is_text(source):
         rows = run.rows(site=source.site, layer=source.layer, capture=source.capture)
         here = np.array(rows["sample_index"].to_pylist(), np.int64)
         matrix = run.matrix(site=source.site, layer=source.layer, capture=source.capture)
         if np.array_equal(here, samples):
-            return matrix
+            return matrix, source.width
         place = np.argsort(here, kind="stable")
-        chosen: Matrix = matrix[place[np.searchsorted(here[place], samples)]]
-        return chosen
+        return matrix[place[np.searchsorted(here[place], samples)]], source.width
     stimuli = run.stimuli
     column = "prompt" if source.features == "characters" else "token_ids"
     index = {sample: row for row, sample in enumerate(stimuli["sample_index"].to_pylist())}
     listed = stimuli[column].to_pylist()
     found = [listed[index[sample]] for sample in samples.tolist()]
-    return character_features(found) if source.features == "characters" else token_features(found)
+    seen = places(run, source.position, samples.tolist()) if source.capture else []
+    bag = character_features(found, seen) if source.features == "characters" else token_features(found, seen)
+    return bag.counts, bag.found
 
 
 def _probe(design: Design, given: _Given, task: ProbeTask) -> Arrays:

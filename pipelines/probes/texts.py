@@ -1,37 +1,73 @@
-"""What prompts alone tell: bags of character n-grams and of token ids, as features for the same probes.
+"""What texts alone tell: bags of character n-grams and of token ids, as features for the same probes.
 
-A label that these baselines reach is in the prompt's surface; that a model's states hold it says little.
+A label that these baselines reach is in the text's surface; that a model's states hold it says little. What stands
+where a state was taken is counted apart from the prompt, so that it is not lost among all that the prompt says.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from pipelines.probes.design import Matrix
+from pipelines.probes.seen import Place
 
 LONGEST: Final = 3
 """Characters of the longest n-gram."""
-MOST: Final = 2048
-"""Features of a baseline; the most frequent ones are kept, of equals the first in order."""
+START, END = "\x02", "\x03"
+"""Marks of the beginning and end of the text at a place: prefixes and suffixes have n-grams of their own."""
+MOST: Final = 8192
+"""Features that are kept at most."""
+ALWAYS: Final = 2048
+"""Features that are kept however many prompts there are."""
+NUMBERS: Final = 1 << 24
+"""Numbers of a matrix, as far as ALWAYS allows: what a worker has room and time for."""
 
 
-def character_features(prompts: Sequence[str]) -> Matrix:
-    """Counts [prompts, n-grams] of all runs of 1 to 3 characters."""
-    return _counts([_ngrams(prompt) for prompt in prompts])
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """Features of a baseline."""
+
+    counts: Matrix
+    """[prompts, kept] how often each feature is there."""
+    found: int
+    """Features that tell some prompts apart, kept or not."""
 
 
-def token_features(token_ids: Sequence[Sequence[int]]) -> Matrix:
-    """Counts [prompts, ids] of the tokens of prompts, and of the last token apart: it is what states are taken at."""
-    return _counts([Counter([*(("any", one) for one in ids), ("last", ids[-1])]) for ids in token_ids])
+def most(prompts: int) -> int:
+    """Features of so many prompts that are kept at most; the most frequent ones, of equals the first in order."""
+    return max(ALWAYS, min(MOST, NUMBERS // max(prompts, 1)))
 
 
-def _ngrams(prompt: str) -> Counter[str]:
-    return Counter(prompt[i : i + n] for n in range(1, LONGEST + 1) for i in range(len(prompt) - n + 1))
+def character_features(prompts: Sequence[str], places: Sequence[Place] = ()) -> Bag:
+    """Counts [prompts, n-grams] of all runs of 1 to 3 characters; of the text at places, if given, apart."""
+    bags: list[Counter[Any]] = [Counter(_ngrams(prompt)) for prompt in prompts]
+    if places:
+        for bag, place in zip(bags, places, strict=True):
+            bag.update(("at", found) for found in _ngrams(f"{START}{place.text}{END}" if place.text else ""))
+    return _counts(bags)
 
 
-def _counts(bags: Sequence[Counter[Any]]) -> Matrix:
+def token_features(token_ids: Sequence[Sequence[int]], places: Sequence[Place] = ()) -> Bag:
+    """Counts [prompts, ids] of the tokens of prompts, and apart of those at places and beside them.
+
+    Without `places` states are those of the last token.
+    """
+    seen = places or [Place("", ids[-1:]) for ids in token_ids]
+    bags = [Counter(("any", one) for one in ids) for ids in token_ids]
+    for bag, place in zip(bags, seen, strict=True):
+        bag.update(("at", one) for one in place.tokens)
+        bag.update(("beside", one) for one in place.beside)
+    return _counts(bags)
+
+
+def _ngrams(text: str) -> list[str]:
+    return [text[i : i + n] for n in range(1, LONGEST + 1) for i in range(len(text) - n + 1)]
+
+
+def _counts(bags: Sequence[Counter[Any]]) -> Bag:
     """Features that differ between some prompts; what all have alike tells nothing."""
     prompts: Counter[Hashable] = Counter()
     columns: dict[Hashable, list[tuple[int, int]]] = {}
@@ -40,9 +76,9 @@ def _counts(bags: Sequence[Counter[Any]]) -> Matrix:
             prompts[key] += 1
             columns.setdefault(key, []).append((row, times))
     telling = [key for key, found in columns.items() if prompts[key] < len(bags) or len({n for _, n in found}) > 1]
-    kept = sorted(telling, key=lambda key: (-prompts[key], str(key)))[:MOST]
+    kept = sorted(telling, key=lambda key: (-prompts[key], str(key)))[: most(len(bags))]
     out = np.zeros((len(bags), max(1, len(kept))), np.float32)
     for column, key in enumerate(kept):
         for row, times in columns[key]:
             out[row, column] = times
-    return out
+    return Bag(out, len(telling))

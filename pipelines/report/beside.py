@@ -23,7 +23,7 @@ class Kind:
     """The command that makes it."""
 
 
-PROBES: Final = Kind("probes", "ember.probe-results/v1", "ember probe")
+PROBES: Final = Kind("probes", "ember.probe-results/v2", "ember probe")
 GEOMETRY: Final = Kind("geometry", "ember.geometry/v1", "ember pipeline geometry")
 
 

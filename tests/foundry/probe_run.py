@@ -3,6 +3,7 @@
 Stimuli are roots x patterns x templates; captures `last` (after_layer, 3 layers) of `width` numbers.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ember.positions import Position, resolve, tokens_of_span
 from pipelines import shards
+from pipelines.config.selectors import parse_position
 from pipelines.manifest import (
     CaptureRecord,
     Inputs,
@@ -22,7 +25,7 @@ from pipelines.manifest import (
     write_manifest,
 )
 from pipelines.rows import CaptureRows
-from pipelines.stimuli.record import Stimulus
+from pipelines.stimuli.record import Stimulus, Target
 from tests.foundry.fake_run import PlannedSample, part_metadata
 
 UNIT = 40
@@ -41,6 +44,9 @@ class Word:
     template: str | None = None
     expected: str | None = None
     reveals: tuple[str, ...] = ()
+    target: Target | None = None
+    offsets: tuple[tuple[int, int], ...] = ()
+    """Half-open bytes of each token; where there is a target."""
 
 
 def crossed(roots: int, patterns: int, templates: int) -> list[Word]:
@@ -100,18 +106,21 @@ def write_probe_run(
 
 def _sample(index: int, word: Word) -> PlannedSample:
     stimulus = Stimulus(
-        index, f"s-{index:04d}", word.prompt, word.labels, word.template, word.reveals, None, word.expected, "exact"
-    )
+        index, f"s-{index:04d}", word.prompt, word.labels, word.template, word.reveals, word.target, word.expected,
+        "exact",
+    )  # fmt: skip
     size = len(word.prompt.encode())
-    offsets = [(0, 1)] * (len(word.ids) - 1) + [(1, size)]
-    return PlannedSample(index, stimulus, np.array(word.ids, np.int32), offsets, None)
+    offsets = list(word.offsets) or [(0, 1)] * (len(word.ids) - 1) + [(1, size)]
+    span = tokens_of_span(offsets, word.target.start, word.target.end) if word.target else None
+    return PlannedSample(index, stimulus, np.array(word.ids, np.int32), offsets, span)
 
 
 def _rows(record: CaptureRecord, samples: Sequence[PlannedSample], values: NDArray[np.float32]) -> CaptureRows:
     """One row for each sample, or one for each token where the position is `all`."""
-    keys = [
-        (s, p) for s in samples for p in (range(len(s.tokens)) if record.position == "all" else [len(s.tokens) - 1])
-    ]
+    written = json.loads(record.position) if record.position.startswith("{") else record.position
+    position = parse_position(written)
+    assert isinstance(position, Position)
+    keys = [(s, p) for s in samples for p in resolve(position, len(s.tokens), s.span_tokens)]
     ints = lambda found: np.array(list(found), np.int32)  # noqa: E731
     return CaptureRows(
         record.name,

@@ -45,7 +45,7 @@ def plant(directory: Path, rows: list[dict[str, Any]], **more: Any) -> Path:
     path = folder / "results.parquet"
     pd.DataFrame(rows).to_parquet(path)
     manifest = {
-        "schema_version": "ember.probe-results/v1",
+        "schema_version": "ember.probe-results/v2",
         "run": {
             "name": "small",
             "semantic_hash": pipelines.load(directory).manifest.semantic_hash,
