@@ -211,10 +211,6 @@ def test_probes_of_two_runs_stand_side_by_side(run: Path, small: Path, tmp_path:
     assert "both-probes-1-pattern-root-heldout.svg" in found.figures
 
 
-def test_an_untrained_copy_is_one_more_control(run: Path) -> None:
-    rows = [row("pattern", "random", layer, 0.9, untrained_accuracy=0.1 * layer + 0.3) for layer in LAYERS]
-    plant(run, rows, untrained_baseline="run untrained")
-    found = make_report(run)
 def test_probes_of_two_runs_that_were_not_made_alike_say_so(run: Path, small: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(small, tmp_path / "other"))
     rows = [row("pattern", "random", layer, 0.9) for layer in LAYERS]
@@ -239,6 +235,10 @@ def test_probes_of_two_runs_that_were_not_made_alike_say_so(run: Path, small: Pa
     assert "pattern, random.rows: was 18, is 12" in found.html
 
 
+def test_an_untrained_copy_is_one_more_control(run: Path) -> None:
+    rows = [row("pattern", "random", layer, 0.9, untrained_accuracy=0.1 * layer + 0.3) for layer in LAYERS]
+    plant(run, rows, untrained_baseline="run untrained")
+    found = make_report(run)
     assert found.record["probes"]["verdicts"][0]["control"] == "characters"
     assert "untrained model" in found.html
     assert not any("No untrained model" in one for one in found.record["limits"]["limits"])
