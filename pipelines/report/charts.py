@@ -99,8 +99,14 @@ def _dot_series(axis: Axes, points: Sequence[tuple[float, float, float]], i: int
     axis.plot(values, where, MARKERS[i], color=SERIES[i], markersize=6, label=shortened(name, LABEL))
 
 
-def curves(lines: Sequence[Line], x_label: str, y_label: str, limits: tuple[float, float] | None = None) -> Drawn:
-    """Curves over layers; whole numbers on the x axis."""
+def curves(
+    lines: Sequence[Line],
+    x_label: str,
+    y_label: str,
+    limits: tuple[float, float] | None = None,
+    beyond: tuple[int, str] | None = None,
+) -> Drawn:
+    """Curves over layers; whole numbers on the x axis, but for the name of the place `beyond` them."""
 
     def paint(figure: Drawing) -> None:
         axis = figure.subplots()
@@ -108,11 +114,20 @@ def curves(lines: Sequence[Line], x_label: str, y_label: str, limits: tuple[floa
             _curve(axis, line)
         axis.set(xlabel=x_label, ylabel=y_label, **({"ylim": limits} if limits else {}))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if beyond:
+            _name_place(axis, *beyond)
         axis.grid(color=GRID, linewidth=0.7)
         axis.set_axisbelow(True)
         axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8)
 
     return _draw(paint, 3.4)
+
+
+def _name_place(axis: Axes, place: int, name: str) -> None:
+    """Give `place`, the last on the x axis, a name; numbers that its name would cover are left out."""
+    room = max(1.0, place / 8)
+    numbers = [int(x) for x in axis.get_xticks() if 0 <= x <= place - room]
+    axis.set_xticks([*numbers, place], [*map(str, numbers), name])
 
 
 def _curve(axis: Axes, line: Line) -> None:

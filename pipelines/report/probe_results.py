@@ -23,13 +23,6 @@ CONTROLS: Final = {
 """Columns of controls, and what they are called."""
 CORRECTED: Final = "above_controls_corrected"
 """Whether a row is above its controls when all that was looked at is allowed for."""
-UNCORRECTED: Final = {
-    CORRECTED: False,
-    "margin_corrected_low": math.nan,
-    "margin_corrected_high": math.nan,
-    "family": 0,
-}
-"""What sweeps that were made before there was a correction lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,7 @@ def read_probes(facts: Facts, folder: Path | None = None) -> Probed | None:
     if found is None:
         return None
     rows = [row for row in read_rows(*found, RESULTS) if row["features"] == "states"]
-    return Probed(found[1], tuple({UNTRAINED: math.nan} | UNCORRECTED | _known(row) for row in rows))
+    return Probed(found[1], tuple({UNTRAINED: math.nan} | _known(row) for row in rows))
 
 
 def _known(row: Row) -> Row:
@@ -91,11 +84,14 @@ def best_control(row: Row) -> tuple[str, float]:
     return name, found[name]
 
 
-def selective_layers(rows: Sequence[Row]) -> list[int]:
-    """Layers whose 95 % interval lies above the accuracy on random labels and that of the majority."""
-    return [
-        row["layer"] for row in rows if row["accuracy_low"] > max(row["control_accuracy"], row["majority_accuracy"])
-    ]
+def enough_groups(row: Row) -> bool:
+    """Whether groups are enough to say anything: of fewer than 8 the sweep makes no interval that could."""
+    return math.isfinite(row["margin_corrected_low"])
+
+
+def layers_above(rows: Sequence[Row], column: str) -> list[int]:
+    """Layers where `column` lies above the accuracy on random labels and that of the majority."""
+    return [row["layer"] for row in rows if row[column] > max(row["control_accuracy"], row["majority_accuracy"])]
 
 
 def layers_said(found: Sequence[int], layers: Sequence[int]) -> str:

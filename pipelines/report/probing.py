@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ember.sites import NO_LAYER
 from pipelines.report import charts
 from pipelines.report.behaviour import slug
 from pipelines.report.blocks import (
@@ -37,16 +38,19 @@ from pipelines.report.probe_results import (
     UNTRAINED,
     Probed,
     best_control,
+    enough_groups,
+    layers_above,
     layers_said,
     main_probe,
-    selective_layers,
     strands,
 )
 
+ALONE: Final = "above_controls"
+"""Whether a row is above its controls taken by itself."""
 OWN: Final = ("control_accuracy", UNTRAINED)
 """Controls that differ from layer to layer."""
 SHARED: Final = ("majority_accuracy", "characters_accuracy", "tokens_accuracy")
-"""Controls that are the same for all layers."""
+"""Controls that are the same for all layers of a capture."""
 TEXT: Final = ("characters_accuracy", "tokens_accuracy")
 """Controls that see only the prompt's text."""
 NAMED: Final = 4
@@ -81,14 +85,15 @@ def _lead(probed: Probed) -> Paragraph:
             Strong("Controls"),
             " on the same folds: the same probe on random labels that are fixed for each word (what it could learn "
             "by heart), always guessing the majority, probes that see only the characters or the token ids of the "
-            "prompt, and, where there is one, the same probe on a copy of the model that has learnt nothing. A "
+            "prompt (and apart from it those where the state was taken), and, where there is one, the same probe on a "
+            "copy of the model that has learnt nothing. A "
             "result is called above its controls if the 99 % interval of its accuracy minus the best of them lies "
             "above 0, and if it still does when it is made wide enough to hold for all layers, captures and probes of "
-            "that label and split at once (corrected: the max-t of Westfall and Young over the same draws; fewer than "
-            "8 groups are too few to say). Where the text gives the label away, probes on the text may be right "
-            "without any model, and no state can be above them: the curve then tells at which layers and tokens the "
-            "model holds what it has read. Strengths of regularisation were chosen inside training folds only (seed "
-            f"{plan.get('seed', 0)}).",
+            "that label and split at once (corrected: the max-t of Westfall and Young over the same draws). Of fewer "
+            "than 8 groups it is only said which number is higher. Where the text gives the label away, probes on the "
+            "text may be right without any model, and no state can be above them: the curve then tells at which layers "
+            "and tokens the model holds what it has read. Strengths of regularisation were chosen inside training "
+            f"folds only (seed {plan.get('seed', 0)}).",
         )
     )  # fmt: skip
 
@@ -97,18 +102,21 @@ def _verdict(rows: Sequence[Row]) -> tuple[Prose, dict[str, Any]]:
     best = max(rows, key=lambda row: row["accuracy"])
     control, value = best_control(best)
     where = f" at layer {best['layer']}" if best["layer"] >= 0 else ""
-    above, alone = ([row["layer"] for row in rows if row[name]] for name in (CORRECTED, "above_controls"))
-    selective = selective_layers(rows)
+    enough = enough_groups(best)
+    above, alone = ([row["layer"] for row in rows if row[name] and enough] for name in (CORRECTED, ALONE))
+    selective = layers_above(rows, "accuracy_low") if enough else []
+    said = _told(best, above, alone, selective, [row["layer"] for row in rows]) if enough else _untold(rows)
     prose: Prose = (
         Code(best["label"]), " (", Code(best["split"]), f", {best['probe'].replace('_', ' ')}) from ",
-        Quoted(best["capture"]), ": ", Strong(_told(best, above, alone, selective, [row["layer"] for row in rows])),
-        f"; best{where}: {percent(best['accuracy'])} [{percent(best['accuracy_low'])}, "
-        f"{percent(best['accuracy_high'])}], best control there ({control}) {percent(value)}.",
+        Quoted(best["capture"]), ": ", Strong(said), f"; best{where}: {percent(best['accuracy'])} "
+        f"[{percent(best['accuracy_low'])}, {percent(best['accuracy_high'])}], best control there ({control}) "
+        f"{percent(value)}.",
     )  # fmt: skip
     kept = ("label", "split", "probe", "capture", "site", "layer", "accuracy", "accuracy_low", "accuracy_high")
     told = {
         "control": control,
         "control_accuracy": value,
+        "enough_groups": enough,
         "above": above,
         "above_uncorrected": alone,
         "selective": selective,
@@ -122,22 +130,30 @@ def _told(
     if above:
         return f"above all controls{layers_said(above, layers)} (corrected for {best['family']} numbers looked at)"
     if alone:
-        return f"above all controls{layers_said(alone, layers)} only taken by itself, {_uncorrected(best)}"
+        corrected = f"not when corrected for {best['family']} numbers looked at"
+        return f"above all controls{layers_said(alone, layers)} only taken by itself, {corrected}"
     if not selective:
         return "not above its controls anywhere"
-    rivals = {"the text alone": max(best[name] for name in TEXT), "an untrained model": best[UNTRAINED]}
-    equal = [name for name, value in rivals.items() if value >= best["accuracy"]]
-    doubt = f"{listed(equal)} give{'s' * (len(equal) == 1)} as much" if equal else "not surely above all controls"
-    return f"above random labels and majority{layers_said(selective, layers)}; {doubt}"
+    beaten = f"random labels and majority{layers_said(selective, layers)}"
+    doubt = _equal(best) or "not surely above all controls"
+    return f"its 95 % interval, taken by itself, lies above {beaten}; {doubt}"
 
 
-def _uncorrected(row: Row) -> str:
-    """Why what is above its controls taken by itself is not called so."""
-    if not row["family"]:
-        return "which this sweep, made by an earlier Ember, did not correct for how much was looked at"
-    if math.isnan(row["margin_corrected_low"]):
-        return "of too few groups to say so surely"
-    return f"not when corrected for {row['family']} numbers looked at"
+def _untold(rows: Sequence[Row]) -> str:
+    """What is said of too few groups: which number is higher, which is no statement about other groups."""
+    if not (higher := layers_above(rows, "accuracy")):
+        return "not higher than random labels and majority anywhere"
+    where = layers_said(higher, [row["layer"] for row in rows])
+    said = f"higher than random labels and majority{where}, of too few groups to say more"
+    equal = _equal(max(rows, key=lambda row: row["accuracy"]))
+    return f"{said}; {equal}" if equal else said
+
+
+def _equal(row: Row) -> str:
+    """Controls beyond random labels and majority that give as much; empty for none."""
+    rivals = {"the text alone": max(row[name] for name in TEXT), "an untrained model": row[UNTRAINED]}
+    equal = [name for name, value in rivals.items() if value >= row["accuracy"]]
+    return f"{listed(equal)} give{'s' * (len(equal) == 1)} as much" if equal else ""
 
 
 def _summary(probed: Probed) -> Iterator[Prose]:
@@ -154,7 +170,7 @@ def _summary(probed: Probed) -> Iterator[Prose]:
 def _tally(found: Sequence[Sequence[Row]]) -> Prose:
     """How many curves rise above all controls, among how many that were looked at, and which."""
     above = [rows[0] for rows in found if any(row[CORRECTED] for row in rows)]
-    alone = sum(any(row["above_controls"] for row in rows) for rows in found)
+    alone = sum(any(row[ALONE] and enough_groups(row) for row in rows) for rows in found)
     named: list[Part] = []
     for row in above[:NAMED]:
         named += [", " if named else ": ", Code(f"{row['label']}, {row['split']}"), " from ", Quoted(row["capture"])]
@@ -174,13 +190,14 @@ def _curves(number: int, label: str, split: str, rows: list[Row]) -> Figure:
     probe = main_probe(rows)
     main = [row for row in rows if row["probe"] == probe]
     captures = list(dict.fromkeys(row["capture"] for row in main))
+    beyond_layers = 1 + max(row["layer"] for row in main)
     lines: list[charts.Line] = []
     for i, capture in enumerate(captures[:CURVES]):
         strand = sorted((row for row in main if row["capture"] == capture), key=lambda row: int(row["layer"]))
-        layers = [row["layer"] for row in strand]
+        places = [_place(row, beyond_layers) for row in strand]
         lines.append(
             charts.Line(
-                capture, layers, [row["accuracy"] for row in strand], [row["accuracy_low"] for row in strand],
+                capture, places, [row["accuracy"] for row in strand], [row["accuracy_low"] for row in strand],
                 [row["accuracy_high"] for row in strand], series=i,
             )
         )  # fmt: skip
@@ -188,14 +205,11 @@ def _curves(number: int, label: str, split: str, rows: list[Row]) -> Figure:
             values = [row[name] for row in strand]
             if any(map(math.isfinite, values)):
                 told = f"{capture}: {CONTROLS[name]}"
-                lines.append(charts.Line(told, layers, values, series=i, control=True, marker=i + 2 * place))
-    ends = sorted({row["layer"] for row in main})
-    for i, name in enumerate(SHARED):
-        if math.isfinite(value := main[0][name]):
-            lines.append(
-                charts.Line(CONTROLS[name], [ends[0], ends[-1]], [value] * 2, series=i, control=True, shared=True)
-            )
-    drawn = charts.curves(lines, "layer", "accuracy", (-0.02, 1.02))
+                lines.append(charts.Line(told, places, values, series=i, control=True, marker=i + 2 * place))
+    ends = sorted({_place(row, beyond_layers) for row in main})
+    lines += _shared([row for row in main if row["capture"] in captures[:CURVES]], (ends[0], ends[-1]))
+    sites = listed(list(dict.fromkeys(row["site"] for row in main if row["layer"] == NO_LAYER)))
+    drawn = charts.curves(lines, "layer", "accuracy", (-0.02, 1.02), (beyond_layers, sites) if sites else None)
     told = "; ".join(_alt(main, capture) for capture in captures)
     left = len(captures) - CURVES
     more = f" {count(left, 'more capture')} are in the table only." if left > 0 else ""
@@ -213,10 +227,28 @@ def _curves(number: int, label: str, split: str, rows: list[Row]) -> Figure:
     )  # fmt: skip
 
 
+def _shared(rows: Sequence[Row], ends: tuple[int, int]) -> Iterator[charts.Line]:
+    """Controls that are the same for all layers: a line each, and named after captures where those differ in them."""
+    for i, name in enumerate(SHARED):
+        by_value: dict[float, list[str]] = {}
+        for row in rows:
+            if math.isfinite(row[name]) and row["capture"] not in (named := by_value.setdefault(row[name], [])):
+                named.append(row["capture"])
+        for place, (value, captures) in enumerate(by_value.items()):
+            said = CONTROLS[name] if len(by_value) == 1 else f"{listed(captures)}: {CONTROLS[name]}"
+            yield charts.Line(said, ends, [value] * 2, series=i, control=True, marker=i + 2 * place, shared=True)
+
+
+def _place(row: Row, beyond_layers: int) -> int:
+    """Where a row stands on the axis of layers: before_logits and its like stand after all of them."""
+    return beyond_layers if row["layer"] == NO_LAYER else int(row["layer"])
+
+
 def _alt(rows: Sequence[Row], capture: str) -> str:
     best = max((row for row in rows if row["capture"] == capture), key=lambda row: float(row["accuracy"]))
     control, value = best_control(best)
-    return f"{capture}: best {percent(best['accuracy'])} at layer {best['layer']}, {control} {percent(value)}"
+    where = str(best["site"]) if best["layer"] == NO_LAYER else f"layer {best['layer']}"
+    return f"{capture}: best {percent(best['accuracy'])} at {where}, {control} {percent(value)}"
 
 
 def _numbers(label: str, split: str, rows: Sequence[Row]) -> Table:
@@ -242,10 +274,14 @@ def _row(row: Row, controls: Sequence[str]) -> Cells:
     return (
         row["probe"].replace("_", " "), Quoted(row["capture"]), Number("–" if row["layer"] < 0 else str(row["layer"])),
         Number(shown("accuracy")), Number(f"{shown('accuracy_low')} to {shown('accuracy_high')}"),
-        *("yes" if row[name] else "no" for name in (CORRECTED, "above_controls")), Number(shown("macro_f1")),
+        *(_yes(row, name) for name in (CORRECTED, ALONE)), Number(shown("macro_f1")),
         *(Number(shown(name)) for name in controls),
         Number(signed("margin")), *(Number(between(name)) for name in ("margin", "margin_corrected")),
     )  # fmt: skip
+
+
+def _yes(row: Row, name: str) -> str:
+    return "too few groups" if not enough_groups(row) else "yes" if row[name] else "no"
 
 
 def _code_lengths(label: str, split: str, probed: Probed) -> Iterator[Block]:
@@ -300,6 +336,14 @@ def _refusals(probed: Probed) -> Iterator[Block]:
 
 def probe_warnings(probed: Probed) -> Iterator[Prose]:
     """What about the probes calls for caution."""
+    for one in probed.manifest.get("texts", []):
+        if one["kept"] < one["found"]:
+            whose: Prose = (" beside ", Quoted(one["capture"])) if one["capture"] else ()
+            yield (
+                f"The {CONTROLS[one['features'] + '_accuracy']} control", *whose,
+                f" sees the {one['kept']:,} most frequent of {one['found']:,} features: labels that only rarer ones "
+                "tell it may miss.",
+            )  # fmt: skip
     for label, split in probed.problems:
         row = probed.of(label, split)[0]
         if row["unseen"]:

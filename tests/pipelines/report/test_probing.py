@@ -9,12 +9,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure as Drawing
 
 import pipelines
 from pipelines.errors import VerifyError
 from pipelines.placing import sha256_file
 from pipelines.probes import ProbeConfig, probe
-from pipelines.report import make_report
+from pipelines.report import charts, make_report
 from pipelines.report.probe_results import best_control, layers_said
 
 LAYERS = (0, 1, 2, 3, 4)
@@ -52,8 +53,8 @@ def plant(directory: Path, rows: list[dict[str, Any]], **more: Any) -> Path:
             "failed_samples": 0,
         },
         "plan": {"seed": 7},
-        "files": [{"path": "results.parquet", "sha256": sha256_file(path)}],
         "problems": [],
+        "files": [{"path": "results.parquet", "sha256": sha256_file(path)}],
         "refusals": [{"label": "root", "split": "root-heldout", "reason": "every class occurs in one </p> root only"}],
         "untrained_baseline": "not measured: weights are not shuffled by this version",
     }
@@ -78,8 +79,8 @@ def test_verdicts_and_numbers_are_those_of_the_results(run: Path) -> None:
     assert heldout == {
         "label": "pattern", "split": "root-heldout", "probe": "logistic", "capture": "after_layer",
         "site": "after_layer", "layer": 3, "accuracy": 0.9, "accuracy_low": 0.8, "accuracy_high": 1.0,
-        "control": "characters", "control_accuracy": 0.4, "above": [2, 3, 4], "above_uncorrected": [2, 3, 4],
-        "selective": [1, 2, 3, 4],
+        "control": "characters", "control_accuracy": 0.4, "enough_groups": True, "above": [2, 3, 4],
+        "above_uncorrected": [2, 3, 4], "selective": [1, 2, 3, 4],
     }  # fmt: skip
     assert random["above"] == []
     assert "above all controls from layer 2 on" in found.html
@@ -138,6 +139,9 @@ def test_probes_may_lie_elsewhere(run: Path, tmp_path: Path) -> None:
         make_report(run, probes=tmp_path / "nowhere")
 
 
+BY_ITSELF = "its 95 % interval, taken by itself, lies above random labels and majority "
+
+
 def test_words_for_layers() -> None:
     assert layers_said([2, 3, 4], LAYERS) == " from layer 2 on"
     assert layers_said([1, 3], LAYERS) == " at layers 1, 3"
@@ -151,7 +155,7 @@ def test_what_the_text_gives_away_is_told_from_what_nothing_gives(run: Path) -> 
     plant(run, [row("root", "random", layer, 0.1 + layer / 5, **told) for layer in LAYERS])
     found = make_report(run)
     assert found.record["probes"]["verdicts"][0]["selective"] == [2, 3, 4]
-    assert "above random labels and majority from layer 2 on; the text alone gives as much" in found.html
+    assert BY_ITSELF + "from layer 2 on; the text alone gives as much" in found.html
 
 
 def test_networks_that_used_up_their_steps_are_told_apart(run: Path) -> None:
@@ -248,33 +252,90 @@ def test_an_untrained_copy_is_one_more_control(run: Path) -> None:
 ALONE = "above all controls from layer 2 on only taken by itself, "
 
 
-@pytest.mark.parametrize(
-    ("told", "why"),
-    [
-        ({"above_controls_corrected": False}, "not when corrected for 10 numbers looked at"),
-        (
-            {"above_controls_corrected": False, "margin_corrected_low": math.nan},
-            "of too few groups to say so surely",
-        ),
-    ],
-)
-def test_what_is_above_only_uncorrected_is_not_called_above(run: Path, told: dict[str, Any], why: str) -> None:
+def test_what_is_above_only_uncorrected_is_not_called_above(run: Path) -> None:
+    told = {"above_controls_corrected": False}
     plant(run, [row("pattern", "random", layer, 0.4 + layer / 8, **told) for layer in LAYERS])
     found = make_report(run)
     [verdict] = found.record["probes"]["verdicts"]
     assert (verdict["above"], verdict["above_uncorrected"]) == ([], [2, 3, 4])
-    assert ALONE + why in found.html
+    assert ALONE + "not when corrected for 10 numbers looked at" in found.html
     assert "Of 1 curve (label, split, capture) none is above all controls at some layer; uncorrected 1." in found.html
     assert "0 of 5 have a star" in found.html
 
 
-def test_a_sweep_without_corrections_says_so(run: Path) -> None:
-    old = [row("pattern", "random", layer, 0.4 + layer / 8) for layer in LAYERS]
-    new = ("margin_corrected", "margin_corrected_low", "margin_corrected_high", "family", "above_controls_corrected")
-    plant(run, [{name: value for name, value in one.items() if name not in new} for one in old])
+def test_two_templates_never_carry_a_statement(run: Path) -> None:
+    """Every number is far above every control; two groups cannot say so of a third."""
+    few = {"groups": 2, "test_sets": 2, "above_controls": True, "above_controls_corrected": False}
+    few |= {"margin_corrected_low": math.nan, "margin_corrected_high": math.nan}
+    plant(run, [row("root", "template-heldout", layer, 0.2 * layer + 0.05, **few) for layer in LAYERS])
     found = make_report(run)
-    assert found.record["probes"]["verdicts"][0]["above"] == []
-    assert ALONE + "which this sweep, made by an earlier Ember, did not correct" in found.html
+    [verdict] = found.record["probes"]["verdicts"]
+    assert not verdict["enough_groups"]
+    assert verdict["above"] == verdict["above_uncorrected"] == verdict["selective"] == []
+    section = found.html[found.html.index('<section id="probes"') :]
+    assert "higher than random labels and majority from layer 2 on, of too few groups to say more<" in section
+    assert "0 of 5 have a star" in section
+    assert section.count("too few groups</td>") == 2 * len(LAYERS)
+    assert "none is above all controls at some layer; uncorrected none." in found.html
+    plant(run, [row("root", "template-heldout", layer, 0.9, characters_accuracy=1.0, **few) for layer in LAYERS])
+    said = "higher than random labels and majority at every captured layer, of too few groups to say more; the text"
+    assert said in make_report(run).html
+    plant(run, [row("root", "template-heldout", layer, 0.25, **few) for layer in LAYERS])
+    assert "not higher than random labels and majority anywhere" in make_report(run).html
+
+
+def test_what_comes_after_all_layers_stands_after_them(run: Path) -> None:
+    plant(run, [
+        *(row("pattern", "random", layer, 0.5 + layer / 10) for layer in LAYERS),
+        row("pattern", "random", -1, 0.7, capture="norm", site="before_logits"),
+    ])  # fmt: skip
+    found = make_report(run)
+    assert "norm: best 70.0\u00a0% at before_logits, characters 40.0\u00a0%" in found.html
+    assert "layer -1" not in found.html
+    assert "layer −1" not in found.html
+
+
+def test_the_place_after_all_layers_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes: list[Any] = []
+    monkeypatch.setattr(charts, "_draw", lambda paint, _height: axes.append(painted(paint)))
+    lines = [charts.Line("a", list(range(30)), [0.5] * 30), charts.Line("norm", [30], [0.7])]
+    charts.curves(lines, "layer", "accuracy", beyond=(30, "before_logits"))
+    ticks, names = axes[0].get_xticks().tolist(), [label.get_text() for label in axes[0].get_xticklabels()]
+    assert (ticks[-1], names[-1]) == (30, "before_logits")
+    assert names[:-1] == [f"{tick:.0f}" for tick in ticks[:-1]]
+    # its name has room: no number stands closer than an eighth of the axis
+    assert 0 <= ticks[0] < ticks[-2] <= 30 - 30 / 8
+
+
+def painted(paint: Any) -> Any:
+    figure = Drawing()
+    paint(figure)
+    return figure.axes[0]
+
+
+def test_each_capture_is_drawn_beside_its_own_text_controls(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[charts.Line] = []
+    curves = charts.curves
+    monkeypatch.setattr(charts, "curves", lambda lines, *more: drawn.extend(lines) or curves(lines, *more))
+    at_word = {"capture": "word", "characters_accuracy": 0.9}
+    plant(run, [row("pattern", "random", n, 0.5, **more) for more in ({}, at_word) for n in LAYERS])
+    make_report(run)
+    shared = {line.name: list(line.y) for line in drawn if line.shared}
+    assert shared == {
+        "majority": [0.3, 0.3], "token ids": [0.1, 0.1],
+        "after_layer: characters": [0.4, 0.4], "word: characters": [0.9, 0.9],
+    }  # fmt: skip
+
+
+def test_features_that_a_text_control_lacks_are_a_warning(run: Path) -> None:
+    texts = [
+        {"features": "characters", "capture": "", "position": "last", "kept": 8192, "found": 8192},
+        {"features": "tokens", "capture": "word", "position": '{"span": "final"}', "kept": 2048, "found": 12345},
+    ]
+    plant(run, [row("pattern", "random", layer, 0.9) for layer in LAYERS], texts=texts)
+    warnings = " ".join(make_report(run).record["warnings"]["warnings"])
+    assert "The token ids control beside word sees the 2,048 most frequent of 12,345 features" in warnings
+    assert "characters control" not in warnings
 
 
 def test_what_gives_as_much_is_named(run: Path) -> None:
