@@ -133,7 +133,10 @@ def _name_place(axis: Axes, place: int, name: str) -> None:
 def _curve(axis: Axes, line: Line) -> None:
     colour = SERIES[-1] if line.shared else SERIES[line.series % len(SERIES)]
     marker = MARKERS[(line.series if line.marker is None else line.marker) % len(MARKERS)]
-    if len(line.low):
+    if len(line.low) == 1:
+        # a band of one point has no width
+        axis.vlines(line.x, line.low, line.high, color=colour, alpha=0.55, linewidth=2.2)
+    elif len(line.low):
         axis.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
     axis.plot(
         line.x, line.y, color=colour, marker=marker, linestyle=":" if line.control else DASHES[line.series % 5],

@@ -298,11 +298,13 @@ def test_what_comes_after_all_layers_stands_after_them(run: Path) -> None:
 def test_the_place_after_all_layers_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     axes: list[Any] = []
     monkeypatch.setattr(charts, "_draw", lambda paint, _height: axes.append(painted(paint)))
-    lines = [charts.Line("a", list(range(30)), [0.5] * 30), charts.Line("norm", [30], [0.7])]
+    lines = [charts.Line("a", list(range(30)), [0.5] * 30), charts.Line("norm", [30], [0.7], [0.6], [0.8])]
     charts.curves(lines, "layer", "accuracy", beyond=(30, "before_logits"))
     ticks, names = axes[0].get_xticks().tolist(), [label.get_text() for label in axes[0].get_xticklabels()]
     assert (ticks[-1], names[-1]) == (30, "before_logits")
     assert names[:-1] == [f"{tick:.0f}" for tick in ticks[:-1]]
+    [interval] = [found.get_segments() for found in axes[0].collections]
+    assert interval[0].tolist() == [[30, 0.6], [30, 0.8]]
     # its name has room: no number stands closer than an eighth of the axis
     assert 0 <= ticks[0] < ticks[-2] <= 30 - 30 / 8
 
