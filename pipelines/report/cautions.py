@@ -66,7 +66,7 @@ def _trust(facts: Facts) -> Iterator[Prose]:
     if guard is None:
         yield ("The smoke guard was off: nothing in this run shows that the model predicts better than chance.",)
     elif not guard.get("passed", True):
-        yield ("The model’s predictions on its own prompts are near chance.",)
+        yield ("The model’s predictions on its own prompts are no better than chance.",)
     elif guard.get("nll", 0.0) >= guard.get("ln_vocab", math.inf):
         yield ("The model predicts its prompts no better than guessing would: they may be of a kind it never read.",)
     if manifest.origin.numerics.get("contract") == 1:
@@ -123,7 +123,8 @@ def _tokens(facts: Facts) -> Iterator[Prose]:
         )  # fmt: skip
     if repeated := len(tokens) - len(set(tokens)):
         yield (
-            f"{count(repeated, 'prompt')} have the very tokens of another one: a split may put both on its two sides.",
+            f"{count(repeated, 'prompt repeats', 'prompts repeat')} the very tokens of an earlier one. Ember’s own "
+            "probes keep such prompts in one fold, or refuse the split; whoever splits otherwise must see to it.",
         )
     if merged := sum(bool(row["merged"]) for row in facts.answers):
         yield (

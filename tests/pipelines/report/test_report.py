@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -18,6 +19,7 @@ from pipelines.errors import RunError, VerifyError
 from pipelines.report import Report, make_report, write_report
 from pipelines.report.charts import VARIABLES, inline_svg
 from tests.foundry.fake_run import make_run
+from tests.foundry.probe_run import Word, write_probe_run
 
 Runs = Callable[..., Path]
 
@@ -103,6 +105,17 @@ def test_warnings_are_those_of_this_run(report: Report) -> None:
     assert "5 classes of root have fewer than 5 prompts" in told
     assert "The label kind is uneven" in told
     assert "U+202E" in told
+
+
+def test_prompts_of_the_same_tokens_are_a_matter_for_other_splits_than_embers(tmp_path: Path) -> None:
+    """Three of five prompts are one text of the same two tokens; two repeat the first."""
+    words = [Word({"kind": f"k{i % 2}"}, "a b" if i < 3 else f"c {i}", (1, 2 + max(0, i - 2))) for i in range(5)]
+    states = np.zeros((5, 4), np.float32)
+    run = write_probe_run(tmp_path / "run", words, lambda *_: states, width=4)
+    told = " ".join(make_report(run).record["warnings"]["warnings"])
+    assert "2 prompts repeat the very tokens of an earlier one. Ember’s own probes keep such prompts in" in told
+    assert "whoever splits otherwise must see to it" in told
+    assert "may put both on its two sides" not in told
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
