@@ -24,6 +24,9 @@ from pipelines.tails import students
 FEWEST: Final = 8
 """Groups that a statement needs: fewer all point the same way by chance more often than in 0.5 % of cases (2 ** -8)."""
 
+MARGINS: Final = (-1.0, 1.0)
+"""What a difference of two accuracies can be."""
+
 
 def fewest(groups: Sequence[Codes]) -> int:
     """Groups in the way of grouping that has fewest."""
@@ -31,11 +34,15 @@ def fewest(groups: Sequence[Codes]) -> int:
 
 
 def together(
-    values: Sequence[float], drawn: Sequence[Doubles], groups: int, confidence: float = SURE
+    values: Sequence[float],
+    drawn: Sequence[Doubles],
+    groups: int,
+    confidence: float = SURE,
+    limits: tuple[float, float] = MARGINS,
 ) -> list[Interval]:
     """Simultaneous intervals of a family: `values` as found, and each in the same draws of so many groups.
 
-    Of fewer groups than FEWEST there is no interval (NaN).
+    They end at `limits`, what such a number can be. Of fewer groups than FEWEST there is no interval (NaN).
     """
     if not values:
         return []
@@ -47,7 +54,8 @@ def together(
     # what is the same in every draw strays nowhere
     strays = (table - found[:, None]) / np.where(spread > 0, spread, np.inf)[:, None]
     down, up = (_reach(most, groups, confidence) * spread for most in (strays.max(axis=0), -strays.min(axis=0)))
-    return [Interval(v, float(v - d), float(v + u)) for v, d, u in zip(values, down, up, strict=True)]
+    lows, highs = (np.clip(ends, *limits) for ends in (found - down, found + up))
+    return [Interval(v, float(low), float(high)) for v, low, high in zip(values, lows, highs, strict=True)]
 
 
 def _reach(most: Doubles, groups: int, confidence: float) -> float:

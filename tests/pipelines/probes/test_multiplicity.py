@@ -17,6 +17,9 @@ from pipelines.stimuli.record import Stimulus
 from pipelines.tails import students
 from tests.foundry.probe_run import Word, write_probe_run
 
+ANY = (-np.inf, np.inf)
+"""Limits of a number that may be anything."""
+
 
 def test_intervals_reach_as_many_spreads_as_the_most_deviant_member_strays() -> None:
     random = np.random.default_rng(0)
@@ -24,7 +27,7 @@ def test_intervals_reach_as_many_spreads_as_the_most_deviant_member_strays() -> 
     stray = np.array([[(d[i] - f) / np.std(d) for i in range(500)] for f, d in zip(found, drawn, strict=True)])
     down, up = sorted(stray.max(axis=0))[475], sorted(-stray.min(axis=0))[475]
     reach = [stats.t.isf(stats.norm.sf(z), 29) * np.sqrt(30 / 29) for z in (down, up)]
-    for one, f, d in zip(together(found, drawn, 30, 0.9), found, drawn, strict=True):
+    for one, f, d in zip(together(found, drawn, 30, 0.9, ANY), found, drawn, strict=True):
         assert one.value == f
         assert one.low == pytest.approx(f - reach[0] * np.std(d), rel=1e-3)
         assert one.high == pytest.approx(f + reach[1] * np.std(d), rel=1e-3)
@@ -33,7 +36,7 @@ def test_intervals_reach_as_many_spreads_as_the_most_deviant_member_strays() -> 
 def test_no_interval_is_narrower_than_that_of_one_normal_number() -> None:
     """Where draws lean to one side (here all are below what was found) the other side keeps its reach."""
     drawn = -np.abs(np.random.default_rng(2).normal(0, 1, 1000))
-    [one] = together([0.0], [drawn], 1000)
+    [one] = together([0.0], [drawn], 1000, limits=ANY)
     assert one.low <= -2.57 * np.std(drawn)
     assert one.high > 4 * np.std(drawn)
 
@@ -53,9 +56,9 @@ def test_students_point_of_five_groups() -> None:
 
 def test_members_that_go_together_cost_nothing_and_others_do() -> None:
     drawn = np.random.default_rng(1).normal(0, 1, (20, 2000))
-    [alone] = together([0.0], [drawn[0]], 10_000)
-    twins = together([0.0] * 20, [drawn[0]] * 20, 10_000)
-    strangers = together([0.0] * 20, list(drawn), 10_000)
+    [alone] = together([0.0], [drawn[0]], 10_000, limits=ANY)
+    twins = together([0.0] * 20, [drawn[0]] * 20, 10_000, limits=ANY)
+    strangers = together([0.0] * 20, list(drawn), 10_000, limits=ANY)
     assert twins == [alone] * 20
     assert strangers[0].high > 1.25 * alone.high
     # for 20 independent members, 0.5 % on each side: the 99.975 % point of a normal distribution
@@ -69,6 +72,16 @@ def test_a_member_that_never_varies_and_draws_without_rows_are_borne() -> None:
     assert other.low < 0.2 < other.high
     assert np.isnan(together([0.1], [np.full(3, np.nan)], 8)[0].low)
     assert together([], [], 8) == []
+
+
+def test_a_margin_of_accuracies_is_not_said_to_leave_what_it_can_be() -> None:
+    """Eight groups of which draws give 0, 0.5 or 1: spread 0.408, and the reach of one normal number is over 3."""
+    drawn = np.array([0.0, 0.5, 1.0] * 100)
+    far = together([0.5], [drawn], 8, limits=ANY)[0]
+    assert far.low < 0.5 - 2.57 * np.std(drawn)
+    assert far.high > 1.0
+    assert together([0.5], [drawn], 8)[0].high == 1.0
+    assert together([-0.5], [-drawn], 8)[0].low == -1.0
 
 
 def test_few_groups_say_nothing_at_this_level() -> None:
