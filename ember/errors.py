@@ -6,7 +6,7 @@
     ├── TokenizerError             a vocabulary that cannot be built, or ids outside it
     ├── ModelError                 metadata and tensors of a file that do not make the model they announce
     ├── NumericsError              a value that is not finite, naming the first layer where it appeared
-    ├── GuardError                 the smoke guard: predictions near chance, as a wrong branch would give
+    ├── GuardError                 the smoke guard: predictions no better than chance
     └── InputError                 exit status 2: a prompt, id, layer, site or option that cannot be served
 
 `pipelines.errors` continues the tree. A message has three parts: what was found (which file, key, tensor, layer or
@@ -43,7 +43,7 @@ class NumericsError(EmberError):
 
 
 class GuardError(EmberError):
-    """The smoke guard found the model's predictions near chance."""
+    """The smoke guard found the model's predictions no better than chance."""
 
 
 class InputError(EmberError):

@@ -128,7 +128,7 @@ class Drive:
         return receipts.commit(self._run_dir, f"isolated-{piece.name}", receipt)
 
     def check_guard(self) -> None:
-        """Once the first unit is through, raise GuardError if its predictions are near chance."""
+        """Once the first unit is through, raise GuardError if its predictions are no better than chance."""
         if not self._guarded and self._schedule.gate_open:
             self._guarded = True
             found = guard.measure(self.finished, self._plan.source.card.vocab_size)

@@ -1,4 +1,7 @@
-"""The smoke guard: a model that predicts no better than chance was read or run wrongly, however its states look."""
+"""The smoke guard: a model that predicts no better than chance was read or run wrongly, however its states look.
+
+Or its prompts are none of its kind: the numbers cannot tell which, so the message names both.
+"""
 
 import math
 from collections.abc import Iterable
@@ -44,11 +47,13 @@ def measure(receipts: Iterable[Receipt], vocab_size: int) -> Guard | None:
 
 
 def check(guard: Guard | None, *, allow_chance: bool) -> None:
-    """Raise GuardError for predictions near chance, unless the config allows them."""
+    """Raise GuardError for predictions no better than chance, unless the config allows them."""
     if guard is None or guard.passed or allow_chance:
         return
     raise GuardError(
         f"the model predicts its prompts no better than chance: mean negative log-likelihood {guard.nll:.3f} over "
-        f"{guard.positions} positions, ln(vocabulary) is {guard.chance:.3f}. A damaged or wrongly read model does "
-        "that; if it is meant (an untrained model), set guard.allow_chance: true"
+        f"{guard.positions} positions, ln(vocabulary) is {guard.chance:.3f}. Either the model is damaged, wrongly read "
+        "or untrained, or the prompts are unlike anything it was trained on (as ordinary text is for "
+        "builtin:sarf-nano, which knows its own templates only). Look which; if it is meant, set "
+        "guard.allow_chance: true in the config"
     )

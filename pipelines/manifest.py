@@ -21,6 +21,7 @@ from ember.sites import NO_LAYER, SITES
 from pipelines import placing
 from pipelines.canonical import canonical_json, plain, sha256_of
 from pipelines.errors import VerifyError
+from pipelines.journal import how_to_go_on
 from pipelines.parts import LAYOUT, PartFile
 from pipelines.rows import stimulus_record
 from pipelines.stimuli.record import Stimulus
@@ -222,7 +223,7 @@ def read_manifest(run_dir: Path) -> Manifest:
     if path.is_symlink() or not path.is_file():
         raise VerifyError(
             f"{path} is {'not a plain file' if path.exists() else 'absent'}: a finished run has one. "
-            "Run the same `ember pipeline run CONFIG` again: it goes on where it stopped"
+            + how_to_go_on(run_dir)
         )
     try:
         found = json.loads(path.read_bytes(), parse_constant=_refuse_constant)

@@ -23,6 +23,7 @@ from pipelines import frames, tables
 from pipelines.columns import numbers
 from pipelines.errors import RunError
 from pipelines.findings import Finding, read_findings
+from pipelines.journal import how_to_go_on
 from pipelines.manifest import MANIFEST, CaptureRecord, Manifest, read_manifest
 from pipelines.parts import ATTENTION, EXPERIMENTS, STIMULI, confined
 from pipelines.rows import LABEL_PREFIX
@@ -229,10 +230,7 @@ def load(run_dir: str | Path, *, verify: bool = False, partial: bool = False) ->
     if not directory.is_dir():
         raise InputError(f"{directory} is not a directory; give the output.dir of a finished run")
     if not (directory / MANIFEST).exists():
-        raise RunError(
-            f"{directory} holds no finished run: there is no {MANIFEST}. "
-            "Run the same `ember pipeline run CONFIG` again: it goes on where it stopped"
-        )
+        raise RunError(f"{directory} holds no finished run: there is no {MANIFEST}. {how_to_go_on(directory)}")
     if verify:
         verify_run(directory)
     manifest = read_manifest(directory)

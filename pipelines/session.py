@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ember import __version__
+from ember.errors import EmberError
 from ember.work import CaptureWork
 from pipelines import journal, placing, receipts, worker
 from pipelines.canonical import canonical_json
@@ -250,6 +251,8 @@ class Session:
         try:
             yield
         except BaseException as error:
+            if isinstance(error, EmberError):
+                journal.note(self._run_dir, "stopped", kind=type(error).__name__, cause=str(error))
             outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
             raise
         finally:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ember.errors import EmberError, InputError
 from pipelines import receipts
+from pipelines.journal import last_stop
 from pipelines.lock import owner_of
 from pipelines.manifest import MANIFEST, read_manifest
 from pipelines.resume import outermost
@@ -31,6 +32,8 @@ class Status:
     """Who holds the lock."""
     problem: str | None
     """Why the manifest cannot be read, where one is there."""
+    stopped: str | None
+    """The error that stopped the last session of an unfinished run, where one did."""
     next_step: str
 
     @property
@@ -49,6 +52,8 @@ class Status:
             told.append(f"being written by {self.writer}")
         if self.problem:
             told.append(f"the manifest cannot be read: {self.problem}")
+        if self.stopped:
+            told.append(f"the last session was stopped: {self.stopped}")
         return [*told, f"next: {self.next_step}"]
 
 
@@ -72,6 +77,7 @@ def read_status(run_dir: Path) -> Status:
         state = "damaged"
     elif os.path.lexists(run_dir / MANIFEST) and covered == prompts:
         state = "partial" if failed else "complete"
+    stopped = last_stop(run_dir) if state == "unfinished" else None
     return Status(
         directory=str(run_dir),
         state=state,
@@ -82,7 +88,8 @@ def read_status(run_dir: Path) -> Status:
         units_done=len(found),
         writer=str(owner) if owner else None,
         problem=problem,
-        next_step=_next_step(run_dir, state),
+        stopped=stopped,
+        next_step=("see to what stopped it, then " if stopped else "") + _next_step(run_dir, state),
     )
 
 

@@ -85,12 +85,12 @@ class OutputConfig(Settings):
 
 
 class GuardConfig(Settings):
-    """The smoke guard: a model whose predictions are no better than chance is a wrong branch, not a result."""
+    """The smoke guard: a model that predicts its prompts no better than chance stops the run, before it costs more."""
 
     positions: Annotated[int, Field(ge=0, le=65536)] = 256
     """Positions of the first unit whose mean negative log-likelihood is measured; 0 switches the guard off."""
     allow_chance: bool = False
-    """Go on although predictions are near chance (an untrained model)."""
+    """Go on although predictions are no better than chance: an untrained model, or prompts of a kind it never read."""
 
 
 class RunConfig(Settings):
