@@ -6,15 +6,18 @@ nature of the format.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final
 
 from pipelines.errors import ConfigError
 from pipelines.settings import closest, show
 from pipelines.stimuli.drafts import fail
-from pipelines.stimuli.readers import Row, Table
+from pipelines.stimuli.readers import Row, Table, other_separator
 from pipelines.stimuli.table_config import FileConfig
 from pipelines.stimuli.templates import parse_template
 
+ALIKE: Final = 0.8
+"""How like `prompt` a column's name must be to be taken for it in a message: Prompt and prompts are, root is not."""
 OPTIONAL: Final = ("id", "expected", "target", "occurrence", "template")
 
 
@@ -84,18 +87,37 @@ def map_columns(config: FileConfig, table: Table) -> Columns:
     labels = given.labels
     if labels is None:
         labels = {c: c for c in table.columns if c not in taken and c not in table.unlabelled}
-    wanted = [*asked.values(), *labels.values(), *given.ignore, *slots, *texts]
+    if plain and "prompt" not in given.model_fields_set and given.prompt not in table.columns:
+        raise ConfigError(_unnamed_prompt(table))
+    wanted = [
+        *((f"columns.{name}", column) for name, column in asked.items()),
+        *(("columns.labels", column) for column in labels.values()),
+        *(("columns.ignore", column) for column in given.ignore),
+        *(("a slot", slot) for slot in slots),
+        *(("pairs", column) for column in texts),
+    ]
     _check(table, wanted, taken | set(labels.values()) | set(slots) | table.spare)
     spelt = tuple(label for label, column in labels.items() if column in table.spelt) if plain else ()
     return Columns(given.prompt, optional, labels, frozenset(given.missing or ()), spelt, placed)
 
 
-def _check(table: Table, wanted: list[str], used: set[str]) -> None:
-    absent = [column for column in dict.fromkeys(wanted) if column not in table.columns]
-    known = ", ".join(table.columns)
+def _unnamed_prompt(table: Table) -> str:
+    """Say how to name the column of prompts, with the likeliest one that is there as an example."""
+    said = f"{table.path}: no column 'prompt'; columns here: {', '.join(table.columns)}"
+    if other := other_separator(table.columns):
+        return said + other
+    likely = [*get_close_matches("prompt", table.columns, n=1, cutoff=ALIKE), *table.columns, "word"][0]
+    return f"{said}; say in `stimuli` which of them holds the prompts, e.g. `columns: {{prompt: {likely}}}`"
+
+
+def _check(table: Table, wanted: list[tuple[str, str]], used: set[str]) -> None:
+    """Raise ConfigError for columns that are wanted (key of the config, column) and not there, or there and unused."""
+    absent = {column: key for key, column in reversed(wanted) if column not in table.columns}
+    known = ", ".join(table.columns) + other_separator(table.columns)
     problems = [
-        f"{table.path}: no column {column!r}{closest(column, list(table.columns))}; columns here: {known}"
-        for column in absent
+        f"{table.path}: no column {column!r}{closest(column, list(table.columns))}; columns here: {known}; "
+        f"it is named in `stimuli` by {key if ' ' in key else f'`{key}`'}"
+        for column, key in reversed(absent.items())
     ]
     unused = [column for column in table.columns if column not in used]
     if unused and not absent:

@@ -19,6 +19,13 @@ from pipelines.stimuli.drafts import fail
 from pipelines.yaml_core import decode_utf8
 
 MAX_BYTES: Final = 1024**3
+SEPARATORS: Final = {
+    "\t": "give `format: tsv`",
+    ";": "Ember reads commas (csv) and tabs (tsv); save the table with one of these",
+    "|": "Ember reads commas (csv) and tabs (tsv); save the table with one of these",
+    ",": "give `format: csv`",
+}
+"""What tables are cut at elsewhere, and what to do about it."""
 Row = dict[str, Any]
 
 
@@ -201,14 +208,21 @@ def _split(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
     return lines
 
 
+def other_separator(header: Sequence[str]) -> str:
+    """Say that a header of one name looks cut at another mark than the file was; empty where it does not."""
+    mark = next((mark for mark in SEPARATORS if len(header) == 1 and mark in header[0]), None)
+    return f"; the separator looks like {mark!r}: {SEPARATORS[mark]}" if mark else ""
+
+
 def _table(path: Path, lines: list[tuple[int, list[str]]]) -> Table:
     if not lines:
         raise ConfigError(f"{path}: empty, expected a header row with the names of the columns")
     header = tuple(lines[0][1])
     fail([f"{path}:1: the header names {name!r} twice" for name in sorted({n for n in header if header.count(n) > 1})])
     fail([f"{path}:1: a column has no name; name it" for name in header if not name][:1])
+    other = other_separator(header)
     fail(
-        f"{path}:{number}: found {len(cells)} cells, expected {len(header)} as in the header"
+        f"{path}:{number}: found {len(cells)} cells, expected {len(header)} as in the header{other}"
         for number, cells in lines[1:]
         if len(cells) != len(header)
     )

@@ -97,7 +97,9 @@ def test_empty_slots_are_refused_with_line_and_remedy(refused, put):
     put("x.csv", "word,root\nكاتب,كتب\nثم,\n")
     said = refused(file="x.csv", templates={"t": "جذر {root}"}, reveals=["root"])
     assert "x.csv:3: template 't' needs the column 'root', which has no value here" in said
-    assert "no column 'rot'; did you mean 'root'?" in refused(file="x.csv", templates={"t": "جذر {rot}"})
+    said = refused(file="x.csv", templates={"t": "جذر {rot}"})
+    assert "no column 'rot'; did you mean 'root'?" in said
+    assert said.endswith("it is named in `stimuli` by a slot")
 
 
 def test_pairs(build, put):
@@ -126,7 +128,9 @@ def test_pairs_that_do_not_fit(refused, put):
     put("x.jsonl", jsonl({"a": "x", "b": None}))
     said = refused(file="x.jsonl", pairs={"clean": "a", "corrupt": "b"})
     assert "x.jsonl:1: b: found nothing, expected the text of 'corrupt'" in said
-    assert "no column 'c'" in refused(file="x.jsonl", pairs={"clean": "a", "corrupt": "c"})
+    said = refused(file="x.jsonl", pairs={"clean": "a", "corrupt": "c"})
+    assert "no column 'c'" in said
+    assert said.endswith("it is named in `stimuli` by `pairs`")
 
 
 SETS = [

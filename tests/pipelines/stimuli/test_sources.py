@@ -129,7 +129,13 @@ def test_json_numbers_stay_as_they_are_written(build, refused, put):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"prompt": "promt"}, "no column 'promt'; did you mean 'prompt'?; columns here: prompt, root_class, id"),
+        (
+            {"prompt": "promt"},
+            "no column 'promt'; did you mean 'prompt'?; columns here: prompt, root_class, id; "
+            "it is named in `stimuli` by `columns.prompt`",
+        ),
+        ({"labels": {"x": "no_such"}}, "it is named in `stimuli` by `columns.labels`"),
+        ({"id": "name"}, "it is named in `stimuli` by `columns.id`"),
         ({"labels": ["root_clas"]}, "no column 'root_clas'; did you mean 'root_class'?"),
         ({"labels": {"x": "nothing"}}, "no column 'nothing'"),
         ({"ignore": ["idd"]}, "no column 'idd'; did you mean 'id'?"),
@@ -140,6 +146,44 @@ def test_columns_that_do_not_fit(refused, put, columns, said):
     """Q03: nothing is dropped silently."""
     put("x.csv", "prompt,root_class,id\np,strong,a\n")
     assert said in refused(file="x.csv", columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "example"),
+    [("word,root,pattern", "word"), ("id,Prompt,root", "Prompt"), ("text", "text")],
+)
+def test_a_table_without_a_column_of_prompts_is_told_how_to_name_one(refused, put, columns, example):
+    put("x.csv", f"{columns}\n{columns}\n")
+    said = refused(file="x.csv")
+    listed = columns.replace(",", ", ")
+    assert f"x.csv: no column 'prompt'; columns here: {listed}; say in `stimuli` which of them" in said
+    assert said.endswith(f"e.g. `columns: {{prompt: {example}}}`")
+    assert "did you mean" not in said
+
+
+def test_rows_without_any_field(refused, put):
+    put("x.jsonl", "{}\n")
+    assert "no column 'prompt'; columns here: ; say" in refused(file="x.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "remedy"),
+    [
+        ("x.csv", ";", "Ember reads commas (csv) and tabs (tsv); save the table with one of these"),
+        ("x.csv", "\t", "give `format: tsv`"),
+        ("x.tsv", ",", "give `format: csv`"),
+    ],
+)
+def test_a_table_cut_at_another_mark_is_told_so(build, refused, put, name, mark, remedy):
+    said = f"; the separator looks like {mark!r}: {remedy}"
+    put(name, "\n".join(mark.join(row) for row in (("word", "root"), ("كتاب", "كتب"))))
+    assert said in refused(file=name)
+    assert said in refused(file=name, columns={"prompt": "word"})
+    other = "," if name == "x.csv" else "\t"
+    put(name, f"word{mark}root\nكتاب{other} وقلم{mark}كتب\n")
+    assert f":2: found 2 cells, expected 1 as in the header{said}" in refused(file=name)
+    put(name, f"word{mark} root\nكتاب\n")
+    assert build(file=name, columns={"prompt": f"word{mark} root"}).stimuli[0].prompt == "كتاب"  # where it is named so
 
 
 def test_a_field_misspelt_halfway_is_found(refused, put):
