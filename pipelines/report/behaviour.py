@@ -159,7 +159,9 @@ def _column_figure(facts: Facts, column: Column, shares: dict[str, Share], numbe
     same = facts.same_as(column)
     also: Prose = (" It parts the prompts exactly as ", *codes(same), ".") if same else ()
     lacking = sum(value is None for value in column.values)
-    without: Prose = (f" {count(lacking, 'prompt')} without it are left out.",) if lacking else ()
+    without: Prose = (
+        (f" {count(lacking, 'prompt without it is', 'prompts without it are')} left out.",) if lacking else ()
+    )
     best, worst = max(shares, key=lambda k: shares[k].value), min(shares, key=lambda k: shares[k].value)
     alt = (
         f"Share of right answers for {len(shares)} values of {column.name}: from {percent(shares[worst].value)} "

@@ -62,8 +62,8 @@ def differences(found: Comparison) -> Chapter:
     stimuli = found.stimuli
     told: Prose = (
         f"{count(stimuli.common, 'stimulus', 'stimuli')} common to both, matched by id; {stimuli.only_a} only in A, "
-        f"{stimuli.only_b} only in B. Of the common ones {stimuli.other_prompt} have another prompt and "
-        f"{stimuli.other_tokens} other tokens.",
+        f"{stimuli.only_b} only in B. Of the common ones "
+        f"{count(stimuli.other_prompt, 'has', 'have')} another prompt and {stimuli.other_tokens:,} other tokens.",
     )
     sides = Table(
         ("The two runs",),
@@ -201,14 +201,17 @@ def outputs(found: Comparison) -> Chapter | None:
     items += [
         (
             Code(one.score), f": mean A {minus(f'{one.mean_a:.4g}')}, B {minus(f'{one.mean_b:.4g}')}, mean of B − A "
-            f"{minus(f'{one.mean_difference:.4g}')} over {one.compared}; {one.same} are the same to the last bit.",
+            f"{minus(f'{one.mean_difference:.4g}')} over {one.compared}; {count(one.same, 'is', 'are')} the same to "
+            "the last bit.",
         )
         for one in found.scores
     ]  # fmt: skip
     if (stored := found.answers) is not None:
         told: Prose = (f"{stored.same} of {stored.compared} answers and their scores are the same in every column.",)
         apart: Prose = (" Columns that differ: ", *codes([one.column for one in stored.columns]), ".")
-        alone = f" Of the common prompts {stored.only_a} have one in A alone, {stored.only_b} in B alone."
+        alone = (
+            f" Of the common prompts {count(stored.only_a, 'has', 'have')} one in A alone, {stored.only_b} in B alone."
+        )
         items.append((*told, *(apart if stored.columns else ()), alone if stored.only_a or stored.only_b else ""))
     if (findings := found.findings) is not None:
         items.append((f"What experiments found is the same for {findings.same} of {findings.compared} stimuli.",))

@@ -154,7 +154,7 @@ def _figures(common: Sequence[Key], a: dict[Key, list[Row]], b: dict[Key, list[R
         name = f"both-probes-{number}-{slug(label)}-{slug(split)}"
         yield Figure(name, f"Probes of {label}, {split}", alt, caption, drawn.svg, drawn.png)
     if (left := len(layered) - MOST) > 0:
-        yield Paragraph((f"{count(left, 'more curve')} are in the table only.",))
+        yield Paragraph((f"{count(left, 'more curve is', 'more curves are')} in the table only.",))
 
 
 def _line(name: str, rows: Sequence[Row], series: int) -> charts.Line:

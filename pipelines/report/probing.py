@@ -67,7 +67,9 @@ def probing(probed: Probed) -> Chapter:
     for number, (label, split) in enumerate(probed.problems[:MOST_FIGURES], start=1):
         blocks += [_curves(number, label, split, probed.of(label, split)), *_code_lengths(label, split, probed)]
     if (left := len(probed.problems) - MOST_FIGURES) > 0:
-        blocks.append(Paragraph((f"{count(left, 'more problem')} are in ", Code(RESULTS), " only.")))
+        blocks.append(
+            Paragraph((f"{count(left, 'more problem is', 'more problems are')} in ", Code(RESULTS), " only."))
+        )
     blocks += [*_heat_maps(probed), *_refusals(probed)]
     record = {"verdicts": [one for _, one in verdicts], "refusals": probed.manifest.get("refusals", [])}
     return Chapter(Section("probes", "What can be read off the states", tuple(blocks)), tuple(_summary(probed)), record)
@@ -212,7 +214,7 @@ def _curves(number: int, label: str, split: str, rows: list[Row]) -> Figure:
     drawn = charts.curves(lines, "layer", "accuracy", (-0.02, 1.02), (beyond_layers, sites) if sites else None)
     told = "; ".join(_alt(main, capture) for capture in captures)
     left = len(captures) - CURVES
-    more = f" {count(left, 'more capture')} are in the table only." if left > 0 else ""
+    more = f" {count(left, 'more capture is', 'more captures are')} in the table only." if left > 0 else ""
     one = main[0]
     caption: Prose = (
         "Accuracy of the ", probe.replace("_", " "), " probe for ", Code(label), ", split ", Code(split),
@@ -316,7 +318,7 @@ def _heat_maps(probed: Probed) -> Iterator[Block]:
             values, [str(layer) for layer in layers], names, label="accuracy", limits=(0.0, 1.0), marked=marked,
             first_row_below=True,
         )  # fmt: skip
-        stars = f"{int(marked.sum())} of {marked.size} have a star"
+        stars = f"{int(marked.sum())} of {marked.size} {'has' if marked.sum() == 1 else 'have'} a star"
         alt = f"Heat map of accuracy by layer and problem for {capture}; {stars}."
         caption: Prose = (
             "Accuracy by layer (first layer below) and problem (label, and what is held out) for ", Quoted(capture),
@@ -348,8 +350,8 @@ def probe_warnings(probed: Probed) -> Iterator[Prose]:
         row = probed.of(label, split)[0]
         if row["unseen"]:
             yield (
-                "Probe of ", Code(label), ", ", Code(split), f": {count(row['unseen'], 'prompt')} were tested whose "
-                "class no training fold had; they count as wrong.",
+                "Probe of ", Code(label), ", ", Code(split), f": {count(row['unseen'], 'prompt was', 'prompts were')} "
+                "tested whose class no training fold had, and counted as wrong.",
             )  # fmt: skip
     linear = [row for row in probed.rows if row["probe"] != "mlp"]
     if slow := sum(not row["converged"] for row in linear):
@@ -377,7 +379,10 @@ def probe_limits(probed: Probed) -> Iterator[Prose]:
     problems = probed.problems
     if all(split == "random" for _, split in problems):
         yield ("All splits are random: prompts of one word stand on both sides, and probes may know words by heart.",)
-    yield (
-        f"{count(len(problems), 'problem')} and many layers were looked at: the best of many numbers is too good by "
-        "itself. Whether it is above its controls is corrected for layers, captures and probes, not for problems.",
-    )
+    if len(probed.rows) > 1:
+        places = len({(row["capture"], row["site"], row["layer"]) for row in probed.rows})
+        yield (
+            f"{count(len(problems), 'problem')} at {count(places, 'place')} (a capture at a layer) gave "
+            f"{len(probed.rows):,} numbers: the best of several is too good by itself. Whether it is above its "
+            "controls is corrected for layers, captures and probes, not for problems.",
+        )

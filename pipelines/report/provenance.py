@@ -1,8 +1,7 @@
 """What was run, on what, and how: in sentences, then hash by hash."""
 
-import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ember.sites import SITES
@@ -23,6 +22,7 @@ from pipelines.report.blocks import (
     listed,
 )
 from pipelines.report.facts import Facts
+from pipelines.report.wording import acted_said, position_said, source_said, where_said
 
 WHERE: Final = {
     "before_layer": "the hidden state that enters a layer",
@@ -37,11 +37,6 @@ CONTRACTS: Final = {
     1: "values do not depend on the number of workers, their order or retries, but may depend, by rounding, on "
     "which prompts were computed together, which the plan fixed",
     2: "a prompt’s values do not depend, to the last bit, on which prompts were computed together with it",
-}
-MADE: Final = {
-    "root_pattern": "The prompts were made by Ember from roots, patterns and templates",
-    "items": "The prompts are listed in the config",
-    "file": "The prompts were read from a file",
 }
 RUNGS: Final = {
     "smoke": "it was only shown that predictions are not near chance",
@@ -73,11 +68,8 @@ def provenance(facts: Facts) -> Chapter:
 
 def _summary(facts: Facts) -> Prose:
     origin = facts.manifest.origin
-    done = [
-        *(["answers"] if origin.generation else []), *(["scores"] if origin.scoring else []),
-        *(["hidden states"] if origin.captures else []),
-    ]  # fmt: skip
-    kept = f", and kept {listed(done)}" if done else ""
+    done = _kept(facts.manifest)
+    kept = f", and kept {done}" if done else ""
     changed = " The model was changed while it ran." if facts.changed else ""
     digest = facts.manifest.inputs.model_sha256
     return (
@@ -114,33 +106,23 @@ def _prompts(facts: Facts) -> Prose:
         told += [", " if told else " Labels: ", Code(column.name), f" ({count(len(column.classes), 'value')})"]
     more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
     lost = f"; {failed} of them failed and are left out of everything below" if failed else ""
-    size = f" They have {min(lengths)} to {max(lengths)} tokens." if lengths else ""
+    size = _sizes(lengths) if lengths else ""
     return (
         "The run ", Quoted(manifest.origin.name), f" gave {count(manifest.samples, 'prompt')} to one model{lost}.",
         size, *made, *told, *([f"{more}."] if told else []),
     )  # fmt: skip
 
 
+def _sizes(lengths: Sequence[int]) -> str:
+    shortest, longest = min(lengths), max(lengths)
+    many = f"{shortest:,} to {longest:,} tokens" if shortest < longest else count(shortest, "token")
+    return f" It has {many}." if len(lengths) == 1 else f" They have {many}{' each' * (shortest == longest)}."
+
+
 def _made(manifest: Manifest) -> Iterator[Block]:
     """Where the prompts come from, and what was done to them."""
-    if (told := manifest.origin.stimuli) is None:
-        return
-    source = dict(told.get("source", {}))
-    kind = str(source.pop("kind", "unknown"))
-    parts: list[Any] = [MADE.get(kind, f"The prompts are of the kind {kind}")]
-    if source := {key: value for key, value in source.items() if value not in (0, None, {}, [])}:
-        parts += [" (", Code(_json(source)), ")"]
-    steps = [step for step in told.get("steps", []) if step.get("step") != "read"]
-    parts.append("; what was done to the set: " if steps else "; none was left out")
-    for i, step in enumerate(steps):
-        parts += [", " if i else "", Code(_json(step))]
-    changed = {name: n for name, n in told.get("normalize", {}).items() if n}
-    parts.append("; texts were normalised: " if changed else "; texts stand as they were given")
-    yield Paragraph((*parts, *([Code(_json(changed))] if changed else []), "."))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    if manifest.origin.stimuli is not None:
+        yield Paragraph(source_said(manifest.origin.stimuli))
 
 
 def _model(facts: Facts) -> Prose:
@@ -217,12 +199,15 @@ def _answers(manifest: Manifest) -> Prose:
         how = (
             "always the likeliest" if greedy else f"drawn at temperature {found['temperature']:g}, seed {found['seed']}"
         )
-        parts.append(f"Up to {count(found['max_tokens'], 'token')} were generated after each prompt, {how}. ")
-    if (scoring := manifest.origin.scoring) is not None:
         parts.append(
-            f"{count(scoring.get('continuations', 0), 'text')} given in advance were scored after the prompts. "
+            f"Up to {count(found['max_tokens'], 'token was', 'tokens were')} generated after each prompt, {how}. "
         )
-    return tuple(parts) or ("Nothing was generated and nothing scored: the run holds hidden states only.",)
+    if (scoring := manifest.origin.scoring) is not None:
+        texts = count(scoring.get("continuations", 0), "text given in advance was", "texts given in advance were")
+        parts.append(f"{texts} scored after the prompts. ")
+    kept = _kept(manifest)
+    only = f": the run holds {kept} only" if kept else ""
+    return tuple(parts) or (f"Nothing was generated and nothing scored{only}.",)
 
 
 def _captures(manifest: Manifest) -> Iterator[Block]:
@@ -238,29 +223,37 @@ def _captures(manifest: Manifest) -> Iterator[Block]:
 
 def _capture_row(one: CaptureRecord) -> tuple[Cell, ...]:
     layers = "–" if not SITES[one.site].per_layer else layers_text(list(one.layers)).removeprefix("layers ")
-    chosen = f" where {json.dumps(plain_where(one), ensure_ascii=False)}" if one.where else ""
+    chosen: Prose = (" of prompts ", *where_said(dict(one.where))) if one.where else ()
     told = f"{WHERE[one.site]}{', before what acts there' if one.observe == 'before' else ''}"
-    return Quoted(one.name), Code(one.site), told, layers, Code(one.position + chosen), f"{one.width}"
-
-
-def plain_where(one: CaptureRecord) -> dict[str, list[str]]:
-    """Labels that select a capture's stimuli, as plain data."""
-    return {name: list(values) for name, values in one.where.items()}
+    return Quoted(one.name), Code(one.site), told, layers, (position_said(one.position), *chosen), f"{one.width}"
 
 
 def _acting(facts: Facts) -> Iterator[Block]:
     hooks = facts.manifest.origin.hooks or {}
     found = [*hooks.get("interventions", []), *hooks.get("experiments", [])]
+    kept = _kept(facts.manifest)
     if facts.changed:
-        yield Paragraph(("What acted on the model while it ran. Answers and states are those of the changed model.",))
-    elif found:
-        yield Paragraph(
-            ("Experiments looked on while the model ran and changed nothing: answers and states are its own.",)
-        )
+        whose = f" {kept.capitalize()} are those of the changed model." if kept else ""
+        yield Paragraph((f"What acted on the model while it ran.{whose}",))
     else:
-        yield Paragraph(("Nothing acted on the model while it ran: answers and states are its own.",))
+        what = (
+            "Experiments looked on while the model ran and changed nothing"
+            if found
+            else "Nothing acted on the model while it ran"
+        )
+        yield Paragraph((f"{what}: {kept} are its own." if kept else f"{what}.",))
     if found:
-        yield Points(tuple(_acted(one) for one in found))
+        yield Points(tuple(acted_said(one) for one in found))
+
+
+def _kept(manifest: Manifest) -> str:
+    """What of the model the run holds, in words; empty for nothing."""
+    origin = manifest.origin
+    there = (
+        ("answers", origin.generation), ("scores", origin.scoring), ("hidden states", origin.captures),
+        ("attention weights", origin.attention),
+    )  # fmt: skip
+    return listed([name for name, asked in there if asked])
 
 
 def _findings(facts: Facts) -> Iterator[Block]:
@@ -270,13 +263,6 @@ def _findings(facts: Facts) -> Iterator[Block]:
         for name, n in sorted(counts.items()):
             told += [", " if told else "", Code(name), f" ({count(n, 'prompt')})"]
         yield Paragraph(("What experiments found stands in the run under ", Code("experiments/"), ": ", *told, "."))
-
-
-def _acted(one: dict[str, Any]) -> Prose:
-    what = one.get("operation") or one.get("use") or "something"
-    rest = {k: v for k, v in one.items() if k not in ("operation", "use") and v not in (None, {}, [])}
-    told = _json(rest)
-    return Code(str(what)), " with ", Code(told if len(told) <= 400 else f"{told[:400]}…")
 
 
 def _hashes(manifest: Manifest) -> Table:

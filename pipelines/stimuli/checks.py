@@ -188,13 +188,15 @@ def _groups(stimuli: PackedStimuli, key: Callable[[str], str]) -> list[list[int]
 
 def _same_text(stimuli: PackedStimuli) -> Finding | None:
     groups = _groups(stimuli, lambda prompt: prompt)
-    said = f"{len(groups)} texts stand under several ids: a split by id would put one text on both sides"
+    many = "1 text stands" if len(groups) == 1 else f"{len(groups)} texts stand"
+    said = f"{many} under several ids: a split by id would put one text on both sides"
     return Finding("duplicate_text", said, _ids_of(stimuli, groups)) if groups else None
 
 
 def _nearly_same(stimuli: PackedStimuli) -> Finding | None:
     groups = [group for group in _groups(stimuli, fold) if len({stimuli.prompts[at] for at in group}) > 1]
-    said = f"{len(groups)} groups of texts differ in white space, letter case or normal form only"
+    many = "1 group of texts differs" if len(groups) == 1 else f"{len(groups)} groups of texts differ"
+    said = f"{many} in white space, letter case or normal form only"
     return Finding("near_duplicate", said, _ids_of(stimuli, groups)) if groups else None
 
 

@@ -94,6 +94,13 @@ def test_duplicates_by_text():
     assert findings["near_duplicate"].ids == ("s0", "s1", "s2", "s3", "s4")
 
 
+def test_one_is_not_told_as_many():
+    findings = found("a b", "a b", "A b", "c", "C")
+    assert findings["duplicate_text"].message.startswith("1 text stands under several ids")
+    assert findings["near_duplicate"].message.startswith("2 groups of texts differ in white space")
+    assert found("c", "C")["near_duplicate"].message.startswith("1 group of texts differs in white space")
+
+
 def test_not_nfc_is_counted():
     """T11."""
     finding = found("ش\u0651\u064e", "ش\u064e\u0651", "ab")["not_nfc"]
