@@ -49,8 +49,9 @@ class ColumnsConfig(Settings):
     ignore: Annotated[tuple[str, ...], Listed] = ()
     """Columns to leave out knowingly."""
     missing: Annotated[tuple[str, ...], Listed] | None = None
-    """What a cell says where there is no value, such as na or _; by default only an empty cell does, and in a label
-    an empty text is a value."""
+    """What a cell says where there is no value, such as na or _. In a label only null is no value by default, so an
+    empty cell of a CSV is the value '': list "" here to have none. In id, expected, target, occurrence, template and
+    slots an empty cell means that there is none, whatever is listed."""
 
 
 class RowTemplateConfig(Settings):

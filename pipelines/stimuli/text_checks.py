@@ -18,6 +18,8 @@ CLASSES: Final = 50
 """A label of more values is no class, but a name."""
 MAJORITY: Final = 0.8
 """From this share on a probe that always says the commonest value looks good."""
+NO_VALUE: Final = frozenset({"nan", "na", "n/a", "none", "null", "-", "_"})
+"""What tables write where there is no value, in small letters; an empty text is told beside them."""
 SHOWN: Final = 3
 
 
@@ -78,7 +80,7 @@ def _expected(stimuli: Sequence[Stimulus]) -> Finding | None:
 
 
 def label_findings(stimuli: Sequence[Stimulus]) -> list[Finding]:
-    """List labels whose classes are uneven, single, or written in two ways."""
+    """List labels whose classes are uneven, single, written in two ways, or no values at all but words for none."""
     values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for stimulus in stimuli:
         for name, value in stimulus.labels.items():
@@ -89,6 +91,7 @@ def label_findings(stimuli: Sequence[Stimulus]) -> list[Finding]:
 def _of_label(name: str, ids: dict[str, list[str]]) -> Iterator[Finding]:
     counts = Counter({value: len(found) for value, found in ids.items()})
     yield from _written_twice(name, ids)
+    yield from _no_values(name, ids)
     total, classes = counts.total(), len(counts)
     (common, most), *_ = counts.most_common(1)
     if classes == 1:
@@ -107,6 +110,20 @@ def _of_label(name: str, ids: dict[str, list[str]]) -> Iterator[Finding]:
             f"{len(rare)} of {classes} values of {name!r} stand on one stimulus only ({shown}): no fold can test them"
         )
         yield Finding("single_class", said, tuple(ids[value][0] for value in rare))
+
+
+def _no_values(name: str, ids: dict[str, list[str]]) -> Iterator[Finding]:
+    """Values that say that there is none: for a probe each is a class like any other."""
+    found = [value for value in ids if not value.strip() or value.strip().lower() in NO_VALUE]
+    if not found:
+        return
+    holding = tuple(one for value in found for one in ids[value])
+    count = f"{len(holding)} stimuli have" if len(holding) > 1 else "1 stimulus has"
+    said = (
+        f"{count} {', '.join(map(repr, found))} as the label {name!r}, which a probe takes for a class; where it means "
+        "that there is no value, list it in `columns.missing`, or leave the label out"
+    )
+    yield Finding("no_value", said, holding)
 
 
 def _written_twice(name: str, ids: dict[str, list[str]]) -> Iterator[Finding]:

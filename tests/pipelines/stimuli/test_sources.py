@@ -148,6 +148,14 @@ def test_columns_that_do_not_fit(refused, put, columns, said):
     assert said in refused(file="x.csv", columns=columns)
 
 
+def test_an_empty_cell_is_a_value_of_a_label_unless_listed(build, put):
+    put("x.csv", "prompt,root\np,\nq,na\n")
+    assert [s.labels for s in build(file="x.csv").stimuli] == [{"root": ""}, {"root": "na"}]
+    assert [s.labels for s in build(file="x.csv", columns={"missing": [""]}).stimuli] == [{}, {"root": "na"}]
+    put("x.jsonl", '{"prompt": "p", "root": null}\n')
+    assert [s.labels for s in build(file="x.jsonl").stimuli] == [{}]
+
+
 @pytest.mark.parametrize(
     ("columns", "example"),
     [("word,root,pattern", "word"), ("id,Prompt,root", "Prompt"), ("text", "text")],

@@ -68,6 +68,17 @@ def test_classes():
     assert "1 of 3 values of 'x' stand on one stimulus only ('c')" in single.message
 
 
+def test_values_that_say_there_is_none():
+    """Read as they stand they are classes: seven of these would be."""
+    found = labelled("a", "a", "", "NaN", "NA", "None", "null", "-", "b", "b", None)["no_value"]
+    assert (found.severity, found.ids) == ("warning", ("s2", "s3", "s4", "s5", "s6", "s7"))
+    assert found.message.startswith(
+        "6 stimuli have '', 'NaN', 'NA', 'None', 'null', '-' as the label 'x', which a probe"
+    )
+    assert labelled("a", "a", " ", "b")["no_value"].message.startswith("1 stimulus has ' ' as the label 'x'")
+    assert "no_value" not in labelled("a", "a", "nana", "non", "--", "b", "naïve")
+
+
 def test_names_are_no_classes():
     assert labelled(*map(str, range(100))) == {}
 
