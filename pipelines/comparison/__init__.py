@@ -68,6 +68,8 @@ def _side(run: Run) -> RunSide:
         manifest.samples,
         len(manifest.failed_samples),
         manifest.semantic_hash,
+        generated=manifest.origin.generation is not None,
+        scored=manifest.origin.scoring is not None,
     )
 
 

@@ -17,6 +17,10 @@ class RunSide:
     failed: int
     """Samples without rows."""
     semantic_hash: str
+    generated: bool
+    """Whether its config asks for continuations."""
+    scored: bool
+    """Whether its config asks for scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +257,17 @@ class Comparison:
     """None where no experiment found anything."""
 
     @property
+    def comparable(self) -> bool:
+        """Whether any stimulus is in both runs: without one no row has a counterpart."""
+        return self.stimuli.common > 0
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Sentences on what one run alone asked for: continuations, scores."""
+        asked = (("continuations", self.a.generated, self.b.generated), ("scores", self.a.scored, self.b.scored))
+        return tuple(f"only {'A' if a else 'B'} has {what}" for what, a, b in asked if a != b)
+
+    @property
     def identical(self) -> bool:
         """Whether both hold the same stimuli, rows, attention, continuations, scores and findings, bit for bit."""
         stimuli, answers, findings = self.stimuli, self.answers, self.findings
@@ -277,7 +292,7 @@ class Comparison:
     @property
     def record(self) -> dict[str, Any]:
         """The comparison as plain data."""
-        told: dict[str, Any] = {"identical": self.identical} | plain(self)
+        told: dict[str, Any] = {"identical": self.identical, "comparable": self.comparable} | plain(self)
         for name, compared in (("captures", self.captures), ("attention", self.attention)):
             for record, found in zip(told[name], compared, strict=True):
                 record["first_apart"] = found.first_apart

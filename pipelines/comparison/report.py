@@ -23,17 +23,18 @@ SHOWN: Final = 6
 
 def comparison_lines(found: Comparison) -> list[str]:
     """Say what a comparison found."""
+    sides = [_side("A", found.a), _side("B", found.b), ""]
+    made = [*_origins(found), *_stimuli(found.stimuli)]
+    if not found.comparable:
+        return [*sides, f"nothing could be compared: {nothing_common(found.stimuli)}", "", *made]
     return [
-        _side("A", found.a),
-        _side("B", found.b),
-        "",
-        *_origins(found),
-        *_stimuli(found.stimuli),
+        *sides,
+        *made,
         *(line for capture in found.captures for line in _capture(capture)),
         *_alone(found.only_a, found.only_b, "captures"),
         *(line for kept in found.attention for line in _capture(kept)),
         *_alone(found.attention_only_a, found.attention_only_b, "kept attention"),
-        *(_answers(found.answers) if found.answers else ()),
+        *(_answers(found.answers, found.alone) if found.answers else ()),
         *(_generations(found.generations) if found.generations else ()),
         *(_agreement(agreement) for agreement in found.agreements),
         *(_score(score) for score in found.scores),
@@ -41,6 +42,12 @@ def comparison_lines(found: Comparison) -> list[str]:
         "",
         "identical in everything compared" if found.identical else "they differ",
     ]
+
+
+def nothing_common(found: StimuliComparison) -> str:
+    """Say that no stimulus is in both runs, with an id of each."""
+    a, b = (next(iter(ids), "none") for ids in (found.first_only_a, found.first_only_b))
+    return f"stimuli are matched by id, and no id is in both runs (A has {a!r}, for example, and B {b!r})"
 
 
 def _side(letter: str, run: RunSide) -> str:
@@ -137,9 +144,10 @@ def _alone(only_a: Sequence[str], only_b: Sequence[str], what: str) -> Iterator[
             yield f"{what} only in {side}: {', '.join(names)}"
 
 
-def _answers(found: AnswersComparison) -> Iterator[str]:
+def _answers(found: AnswersComparison, alone: Sequence[str]) -> Iterator[str]:
     yield ""
-    yield f"answers     {found.same} of {found.compared} rows are the same in every column"
+    rows = f"{found.same} of {found.compared} rows are the same in every column" if found.compared else "none in both"
+    yield f"answers     {'; '.join([*alone, rows])}"
     for column in found.columns:
         far = "" if column.max_difference is None else f", largest |B - A| {_number(column.max_difference)}"
         yield f"{'':<11} {column.column}: {column.apart} apart, the first {column.first}{far}"

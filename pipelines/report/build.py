@@ -93,9 +93,11 @@ def _two(a: Path, b: Path) -> Report:
     facts = [read_facts(side, verified=True) for side in (a, b)]
     common = common_answers(*facts)
     one, other = (read_probes(side) for side in facts)
+    made = [_renamed(provenance(side), letter) for side, letter in zip(facts, "AB", strict=True)]
+    # That nothing could be compared is what a reader has to know first.
     chapters = [
-        *(_renamed(provenance(side), letter) for side, letter in zip(facts, "AB", strict=True)),
-        differences(found), answers(facts[0], common) if common else None, outputs(found),
+        *([*made, differences(found)] if found.comparable else [differences(found), *made]),
+        answers(facts[0], common) if common else None, outputs(found),
         probes_compared(one, other, found) if one and other else None, parted(found),
         *(_renamed(cautions(side), letter) for side, letter in zip(facts, "AB", strict=True)),
         limits_of_two(*facts),

@@ -73,13 +73,21 @@ def differences(found: Comparison) -> Chapter:
             for letter, side in (("A", found.a), ("B", found.b))
         ),
     )
-    summary: Prose = (
-        ("Both runs are identical in everything compared.",) if found.identical else ("The two runs differ.",)
-    )
-    blocks: tuple[Block, ...] = (sides, Paragraph(told), Points(tuple(items)))
-    return Chapter(
-        Section("differences", "What makes the two runs differ", blocks), (summary,), {"identical": found.identical}
-    )
+    summary = _outcome(found)
+    first = () if found.comparable else (Paragraph(summary, "lead"),)
+    blocks: tuple[Block, ...] = (*first, sides, Paragraph(told), Points(tuple(items)))
+    record = {"identical": found.identical, "comparable": found.comparable}
+    return Chapter(Section("differences", "What makes the two runs differ", blocks), (summary,), record)
+
+
+def _outcome(found: Comparison) -> Prose:
+    if found.comparable:
+        return ("Both runs are identical in everything compared." if found.identical else "The two runs differ.",)
+    a, b = (Code(next(iter(ids), "none")) for ids in (found.stimuli.first_only_a, found.stimuli.first_only_b))
+    return (
+        Strong("No state, answer or score could be compared"), ": prompts are matched by id, and no id is in both "
+        "runs (A has ", a, ", for example, and B ", b, ").",
+    )  # fmt: skip
 
 
 def common_answers(a: Facts, b: Facts) -> Common | None:
@@ -207,7 +215,9 @@ def outputs(found: Comparison) -> Chapter | None:
         for one in found.scores
     ]  # fmt: skip
     if (stored := found.answers) is not None:
-        told: Prose = (f"{stored.same} of {stored.compared} answers and their scores are the same in every column.",)
+        alone_has = "".join(f"{one[0].upper()}{one[1:]}. " for one in found.alone)
+        same = f"{stored.same} of {stored.compared} answers and their scores are the same in every column."
+        told: Prose = (f"{alone_has}{same if stored.compared else 'No prompt has an answer or score in both runs.'}",)
         apart: Prose = (" Columns that differ: ", *codes([one.column for one in stored.columns]), ".")
         alone = (
             f" Of the common prompts {count(stored.only_a, 'has', 'have')} one in A alone, {stored.only_b} in B alone."
@@ -224,8 +234,10 @@ def outputs(found: Comparison) -> Chapter | None:
     return Chapter(Section("outputs", "Continuations and scores side by side", tuple(blocks))) if blocks else None
 
 
-def parted(found: Comparison) -> Chapter:
-    """Where hidden states part, layer by layer."""
+def parted(found: Comparison) -> Chapter | None:
+    """Where hidden states part, layer by layer; None where no row has a counterpart."""
+    if not found.comparable:
+        return None
     captures = [one for one in found.captures if one.layers]
     blocks = _states_apart(captures)
     if kept := [one for one in found.attention if one.layers]:

@@ -23,6 +23,7 @@ from pipelines.comparison.report import comparison_lines
 from pipelines.errors import RunError, VerifyError
 from pipelines.findings import Finding, write_findings
 from pipelines.manifest import stimuli_sha256
+from pipelines.report import make_report
 from pipelines.rows import CaptureRows, GenerationRow, ScoreRow
 from tests.foundry.fake_pairs import altered, shuffled
 from tests.foundry.fake_run import CAPTURES, FakeRun, make_run, make_samples, part_metadata, write_unit
@@ -284,10 +285,22 @@ def test_runs_without_a_common_stimulus(a: FakeRun, tmp_path: Path) -> None:
         assert (found.stimuli.common, found.generations, found.scores) == (0, None, ())
         assert all(layer.rows == 0 for capture in found.captures for layer in capture.layers)
         assert not found.identical
-        told = "\n".join(comparison_lines(found))
+        assert not found.comparable
+        assert not found.record["comparable"]
+        ids = [f"(A has {x!r}, for example, and B {y!r})" for x, y in (("s-000", "other-0"), ("other-0", "s-000"))]
+        lines = comparison_lines(found)
+        said = "nothing could be compared: stimuli are matched by id, and no id is in both runs"
+        assert lines[3] == f"{said} {ids[one is b]}"
+        told = "\n".join(lines)
         assert "0 stimuli" in told
-        assert told.count("no row is in both") == len(found.captures) > 0
-        assert "the same bits" not in told
+        assert not any(word in told for word in ("they differ", "max|d|", "no row is in both", "the same bits"))
+        page = make_report(one.directory, other.directory)
+        assert next(iter(page.record)) == "differences"
+        assert page.record["differences"] == {"identical": False, "comparable": False}
+        assert "No state, answer or score could be compared" in page.html
+        assert "The two runs differ." not in page.html
+        assert page.figures == {}
+        assert "parted" not in page.record
 
 
 def test_other_prompts_are_compared_by_place_and_told(a: FakeRun, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pipelines import shards
 from pipelines.comparison.records import AnswersComparison, ColumnComparison
 from pipelines.comparison.report import comparison_lines
 from pipelines.reading import load
+from pipelines.report import make_report
 from pipelines.reproduce import compare_runs
 from pipelines.rows import SCORE_COLUMNS, CaptureRows, GenerationRow, ScoreRow
 from tests.foundry.fake_pairs import altered, shuffled
@@ -69,7 +70,24 @@ def test_answers_that_one_run_alone_has_are_a_difference(a: FakeRun, tmp_path: P
         found = pipelines.compare(one.directory, other.directory)
         assert found.answers == AnswersComparison(0, 0, *only, ())
         assert not found.identical
-        assert f"13 of common stimuli only in {'A' if only[0] else 'B'}" in "\n".join(comparison_lines(found))
+        told = "\n".join(comparison_lines(found))
+        assert f"13 of common stimuli only in {'A' if only[0] else 'B'}" in told
+        assert "answers     none in both" in told
+
+
+def test_what_one_run_alone_asked_for_is_said(tmp_path: Path) -> None:
+    """Both have a row of answers for each stimulus; A's config asks for scores, B's for continuations."""
+    one, other = (make_run(tmp_path / name, units=(1,)) for name in "ab")
+    for run, told in ((one, {"scoring": {"continuations": 1}}), (other, {"generation": {"max_tokens": 2}})):
+        run.origin = replace(run.origin, **({"scoring": None, "generation": None} | told))
+        run.finish()
+    found = pipelines.compare(one.directory, other.directory)
+    assert found.alone == ("only B has continuations", "only A has scores")
+    line = "answers     only B has continuations; only A has scores; 1 of 1 rows are the same in every column"
+    assert line in comparison_lines(found)
+    page = make_report(one.directory, other.directory).html
+    assert "Only B has continuations. Only A has scores. 1 of 1 answers" in page
+    assert pipelines.compare(one.directory, one.directory).alone == ()
 
 
 def test_failures_are_compared_by_id_not_by_number(tmp_path: Path) -> None:
