@@ -3,7 +3,15 @@
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from pipelines.config.messages import describe
 from pipelines.config.models import OutputConfig
@@ -142,6 +150,12 @@ class ProbeConfig(Settings):
     run: ProbeWorkers = ProbeWorkers()
     output: OutputConfig | None = None
     """Without it `probes` in the run's directory."""
+    _source: Path | None = PrivateAttr(default=None)
+
+    @property
+    def source(self) -> Path | None:
+        """The file that the plan was read from."""
+        return self._source
 
     @model_validator(mode="after")
     def _said_once(self) -> Self:
@@ -179,6 +193,7 @@ def load_probes(path: str | Path) -> ProbeConfig:
         raise document.report([*document.problems, *describe(error, document, ProbeConfig)]) from None
     if document.problems:
         raise document.report(document.problems)
+    config._source = path
     return config
 
 

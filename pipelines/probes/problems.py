@@ -94,7 +94,8 @@ def choose_captures(config: ProbeConfig, run: Run) -> list[tuple[CaptureRecord, 
     """Return captures and their layers; raises ConfigError naming what the run does not have."""
     named = [c for c in run.captures if config.captures is None or c.name in config.captures]
     if absent := sorted(set(config.captures or ()) - {c.name for c in run.captures}):
-        raise ConfigError(f"captures: found {absent[0]!r}; {run.directory} has {_captures(run)}")
+        near = closest(absent[0], [c.name for c in run.captures])
+        raise ConfigError(f"captures: found {absent[0]!r}; {run.directory} has {_captures(run)}{near}")
     kept = [c for c in named if _wanted(config, c) and _one_row_each(config, run, c)]
     chosen = [(c, layers) for c in kept if (layers := _layers(config, run, c))]
     if not chosen:
@@ -196,7 +197,8 @@ def _words(columns: dict[str, list[Any]]) -> list[Any]:
 
 def _field(fields: dict[str, Values], name: str, key: str) -> Values:
     if name not in fields:
-        raise ConfigError(f"{key}: found {name!r}; the run's stimuli have {', '.join(fields)}")
+        near = closest(name, list(fields))
+        raise ConfigError(f"{key}: found {name!r}; the run's stimuli have {', '.join(fields)}{near}")
     return fields[name]
 
 
@@ -210,8 +212,10 @@ def make_problems(config: ProbeConfig, stimuli: Stimuli) -> tuple[list[Problem],
     labels = config.labels or tuple(LabelConfig(label=name) for name in stimuli.labels)
     for one in labels:
         values = _field(stimuli.fields, one.label, "labels")
-        if unknown := sorted(set(one.exclude) - {value for value in values if value is not None}):
-            raise ConfigError(f"labels: exclude: found {unknown[0]!r}, which no stimulus has as {one.label}")
+        there = sorted({value for value in values if value is not None})
+        if unknown := sorted(set(one.exclude) - set(there)):
+            near = closest(unknown[0], there)
+            raise ConfigError(f"labels: exclude: found {unknown[0]!r}, which no stimulus has as {one.label}{near}")
         for split in one.splits or config.splits or _splits_of(stimuli):
             try:
                 problems.append(_problem(config, stimuli, make_target(one.label, values, one.exclude), split))

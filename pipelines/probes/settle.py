@@ -74,7 +74,16 @@ class Sweep:
 
 
 def settle(config: ProbeConfig, directory: Path) -> Sweep:
-    """Verify a run and settle what the plan asks of it; raises what the run or the plan is refused with."""
+    """Verify a run and settle what the plan asks of it; raises what the run or the plan, named, is refused with."""
+    try:
+        return _settle(config, directory)
+    except ConfigError as error:
+        if config.source is None:
+            raise
+        raise ConfigError(f"{config.source}: {error}") from error
+
+
+def _settle(config: ProbeConfig, directory: Path) -> Sweep:
     run = load(directory, verify=True, partial=config.partial)
     captures = choose_captures(config, run)
     stimuli = read_stimuli(config, run, [capture for capture, _ in captures])

@@ -1,6 +1,7 @@
 """Whole sweeps over runs whose states hold what the test put there."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
@@ -317,7 +318,9 @@ def test_directions_are_vectors_for_interventions_that_blind_the_probe(run: Path
     ("keys", "said"),
     [
         ({"labels": ({"label": "root", "exclude": ["r99"]},)}, "exclude: found 'r99', which no stimulus has as root"),
-        ({"labels": ("rot",)}, "labels: found 'rot'; the run's stimuli have "),
+        ({"labels": ({"label": "root", "exclude": ["r-01"]},)}, r"no stimulus has as root; did you mean 'r01'\?"),
+        ({"labels": ("rot",)}, r"^labels: found 'rot'; the run's stimuli have .*; did you mean 'root'\?$"),
+        ({"captures": ("lst",)}, r"captures: found 'lst'; .* has 'last' .*; did you mean 'last'\?$"),
         ({"captures": ("nope",)}, r"captures: found 'nope'; .* has 'last' \(after_layer, last\)"),
         ({"layers": [7]}, "layers: 7 of 'last' was not captured"),
         ({"sites": ["after_mlp"]}, "nothing to probe: no capture"),
@@ -325,13 +328,22 @@ def test_directions_are_vectors_for_interventions_that_blind_the_probe(run: Path
         ({"where": {"root": ["r01", "r2"]}}, r"where: found 'r2', which no stimulus has as root; did you mean 'r02'\?"),
         ({"where": {"rot": "zzz"}}, "where: found 'rot'"),
         ({"control": "word"}, "control: found 'word'"),
-        ({"splits": [{"held_out": "lemma"}]}, "splits: found 'lemma'"),
+        ({"splits": [{"held_out": "lemma"}]}, "splits: found 'lemma'; the run's stimuli have [a-z, ]*$"),
+        ({"splits": [{"held_out": "roots"}]}, r"splits: found 'roots'; .*; did you mean 'root'\?$"),
     ],
 )
 def test_a_plan_that_the_run_does_not_fit(run: Path, tmp_path: Path, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         probe(plan(run, tmp_path / "out", **keys), scheduler="serial")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_from_a_file_is_named_where_the_run_does_not_fit(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(f"schema: ember.probe/v1\nruns: [{run}]\nsplits: [{{held_out: roots}}]\n")
+    for config in (path, open_plan(path, partial=True)):
+        with pytest.raises(ConfigError, match=rf"^{re.escape(str(path))}: splits: found 'roots'; .* 'root'\?$"):
+            probe(config, scheduler="serial")
 
 
 def test_layers_count_from_the_end_too_and_filters_select(run: Path, tmp_path: Path) -> None:
