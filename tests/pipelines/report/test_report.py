@@ -179,7 +179,7 @@ def test_two_runs_side_by_side(small: Path, acted: Path) -> None:
     assert told["only_a"] == (right["a"] & ~right["b"]).sum() > 0
     assert told["difference"] == pytest.approx((right["b"].astype(int) - right["a"]).mean())
     assert found.record["parted"]["after_layer"]["first_apart"] == 1
-    assert found.record["differences"] == {"identical": False}
+    assert found.record["differences"] == {"identical": False, "comparable": True}
     sections = [
         f'<section id="{name}"'
         for name in ("provenance-a", "provenance-b", "differences", "answers", "parted", "warnings-a", "warnings-b")
@@ -190,7 +190,7 @@ def test_two_runs_side_by_side(small: Path, acted: Path) -> None:
 
 def test_a_run_beside_itself_is_identical(small: Path) -> None:
     found = make_report(small, small)
-    assert found.record["differences"] == {"identical": True}
+    assert found.record["differences"] == {"identical": True, "comparable": True}
     assert found.record["answers"]["p"] == 1.0
     assert "Both runs are identical in everything compared." in found.html
 
