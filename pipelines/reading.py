@@ -48,6 +48,13 @@ class Run:
     directory: Path
     manifest: Manifest
 
+    def __repr__(self) -> str:
+        told, failed = self.manifest, len(self.manifest.failed_samples)
+        lost = f" ({failed:,} failed)" if failed else ""
+        captures = ", ".join(capture.name for capture in self.captures) or "none"
+        model = told.origin.model.get("name") or "without a name"
+        return f"<pipelines.Run {self.directory}: {told.samples:,} stimuli{lost}; captures {captures}; model {model}>"
+
     @property
     def captures(self) -> tuple[CaptureRecord, ...]:
         """What was captured, in the order of the config."""

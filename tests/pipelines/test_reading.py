@@ -39,6 +39,16 @@ def run(made: FakeRun) -> Run:
     return load(made.directory)
 
 
+def test_a_notebook_shows_a_run_in_one_line(made: FakeRun, run: Run, tmp_path: Path) -> None:
+    told = "captures last, every, word, final, scores; model"
+    name = run.manifest.origin.model.get("name") or "without a name"
+    assert repr(run) == f"<pipelines.Run {made.directory}: 13 stimuli; {told} {name}>"
+    make_run(tmp_path / "lost", units=(2, 1), failed=(0,))
+    assert ": 3 stimuli (1 failed); captures" in repr(load(tmp_path / "lost", partial=True))
+    bare = replace(run.manifest, origin=replace(run.manifest.origin, captures=(), model={"name": "smol"}))
+    assert repr(Run(Path("a"), bare)) == "<pipelines.Run a: 13 stimuli; captures none; model smol>"
+
+
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
 
