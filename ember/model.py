@@ -337,7 +337,8 @@ class Model:
 
     def _ids(self, prompts: Sequence[str] | None, tokens: Sequence[Sequence[int]] | None) -> list[Tokens]:
         if (prompts is None) == (tokens is None):
-            raise InputError("give either prompts (texts) or tokens (lists of ids), not both")
+            given = "both are" if prompts is not None else "neither is"
+            raise InputError(f"{given} given: give either prompts (texts) or tokens (lists of ids)")
         if isinstance(prompts, str):
             raise InputError("prompts is one text; give a list of texts")
         ids = self.tokenizer.encode_ids(_texts(prompts)) if prompts is not None else self._given(tokens)

@@ -136,8 +136,9 @@ def test_provenance_says_where_everything_comes_from(model, path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"prompts": ["a"], "tokens": [[1]]}, "either prompts"),
-        ({}, "either prompts"),
+        ({"prompts": ["a"], "tokens": [[1]]}, "both are given: give either prompts"),
+        ({}, "neither is given: give either prompts"),
+        ({"prompts": None}, "neither is given: give either prompts"),
         ({"prompts": "abc"}, "give a list"),
         ({"prompts": []}, "at least one"),
         ({"prompts": ["a", ""]}, "prompt 1 is empty"),
@@ -161,6 +162,11 @@ def test_provenance_says_where_everything_comes_from(model, path) -> None:
 def test_what_cannot_be_served_is_refused_with_one_sentence(model, arguments, said) -> None:
     with pytest.raises(InputError, match=said):
         model.capture(arguments.pop("prompts", None), **arguments)
+
+
+def test_generation_from_nothing_says_what_is_missing(model) -> None:
+    with pytest.raises(InputError, match="neither is given"):
+        model.generate(None)
 
 
 def test_generation_over_the_context_is_refused(model) -> None:
