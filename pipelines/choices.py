@@ -77,17 +77,20 @@ def for_each(
 ) -> dict[int, Found]:
     """Choose for the index of every sample that is `on`.
 
-    Raises one ConfigError naming all stimuli for which that raised InputError.
+    Raises one ConfigError naming all stimuli for which that raised InputError; a reason that all share is said once.
     """
-    found, bad = {}, []
+    found: dict[int, Found] = {}
+    bad: list[tuple[str, str]] = []
     for i, (sample, wanted) in enumerate(zip(samples, on, strict=True)):
         if wanted:
             try:
                 found[i] = choose(i)
             except InputError as error:
-                bad.append(f"{sample.stimulus.id!r} ({error})")
+                bad.append((repr(sample.stimulus.id), str(error)))
+    if len(bad) > 1 and len({reason for _, reason in bad}) == 1:
+        raise refusal(f"{problem} ({bad[0][1]})", [name for name, _ in bad], remedy)
     if bad:
-        raise refusal(problem, bad, remedy)
+        raise refusal(problem, [f"{name} ({reason})" for name, reason in bad], remedy)
     return found
 
 

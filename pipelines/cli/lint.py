@@ -15,7 +15,8 @@ def lint(config: str, strict: bool, as_json: bool) -> int:
     Normal form and order of marks, two encodings of one letter, presentation forms, tatweel and invisible marks,
     white space at the end, labels that prompts give away, one last token everywhere, uneven classes, labels that the
     number of tokens tells, spellings of control tokens, duplicates. Nothing is changed; `stimuli.normalize` does that
-    where you ask for it. An error is what a run would refuse. Exit status 0 whatever is found, unless --strict.
+    where you ask for it. An error is what a run would refuse in its stimuli; captures, layers and positions are what
+    `ember pipeline plan` checks. Exit status 0 whatever is found, unless --strict.
 
     \b
     Example:

@@ -143,6 +143,25 @@ def test_captures_without_their_position_name_the_stimuli(tmp_path: Path) -> Non
         plan_of(tmp_path, items[:1], hooks={"capture": [{"site": "after_layer", "position": {"index": 9}}]})
 
 
+def test_a_reason_that_all_stimuli_share_is_said_once(tmp_path: Path) -> None:
+    span = {"capture": [{"site": "after_layer", "position": "span"}]}
+    with pytest.raises(ConfigError) as refused:
+        plan_of(tmp_path, [f"{word} two three" for word in "abcdefg"], hooks=span)
+    reason = "(position span needs a target text that occurs in the prompt; none was found)"
+    said = (
+        f"7 stimuli without the position that capture 'after_layer' asks for {reason}: 'item-000000', 'item-000001', "
+    )
+    assert str(refused.value).startswith(said)
+    assert str(refused.value).count(reason) == 1
+    assert "'item-000004' and 2 more; change the capture's position" in str(refused.value)
+    with pytest.raises(ConfigError, match=r"2 stimuli .* asks for: 'a' \(.* of 1 tokens; .*\), 'b' \(.* of 3 tokens; "):
+        plan_of(
+            tmp_path,
+            [{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "xyz"}],
+            hooks={"capture": [{"site": "after_layer", "position": {"index": 9}}]},
+        )
+
+
 def test_layers_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"capture 'c': layers \[4, -5\] do not exist; the model has 3"):
         plan_of(tmp_path, ["x"], hooks={"capture": [{"name": "c", "site": "after_layer", "layers": [0, 4, -5]}]})
