@@ -23,6 +23,8 @@ INVISIBLE: Final = frozenset(
 _ANY_INVISIBLE: Final = re.compile(f"[{''.join(sorted(INVISIBLE))}]")
 LETTER_PAIRS: Final = (("\u064a", "\u06cc", "yeh"), ("\u0643", "\u06a9", "kaf"))
 """Arabic and Persian code points of one letter: a set that has both mixes two encodings."""
+OF_ONE: Final = {"end": "ends", "are": "is", "hold": "holds", "have": "has"}
+"""Verbs of findings, as one prompt has them."""
 FEW: Final = 2
 """Labels that only some stimuli have are told one by one up to this number."""
 SHORTEST_LEAK: Final = 2
@@ -141,7 +143,13 @@ def find(stimuli: Sequence[Stimulus], dropped: Sequence[Dropped] = ()) -> list[F
 
 def _matching(stimuli: PackedStimuli, code: str, said: str, test: Callable[[str], bool]) -> Finding | None:
     ids = _whose(stimuli, test)
-    return Finding(code, f"{len(ids)} prompts {said}", ids) if ids else None
+    return Finding(code, prompts_that(len(ids), said), ids) if ids else None
+
+
+def prompts_that(n: int, said: str) -> str:
+    """`2 prompts hold …`, `1 prompt holds …`; `said` begins with its verb as many have it."""
+    verb, rest = said.split(" ", 1)
+    return f"1 prompt {OF_ONE[verb]} {rest}" if n == 1 else f"{n} prompts {said}"
 
 
 def _whose(stimuli: PackedStimuli, test: Callable[[str], bool]) -> tuple[str, ...]:
@@ -211,10 +219,10 @@ def _invisible(stimuli: PackedStimuli) -> Finding | None:
     first, mark = next((at, mark) for at, text in enumerate(stimuli.prompts) if (mark := _ANY_INVISIBLE.search(text)))
     name = unicodedata.name(mark[0], "unnamed")
     said = (
-        f"{len(found)} prompts hold invisible or stretching marks, such as U+{ord(mark[0]):04X} {name} at "
-        f"character {mark.start()} of {stimuli.ids[first]!r}"
+        f"hold invisible or stretching marks, such as U+{ord(mark[0]):04X} {name} at character {mark.start()} of "
+        f"{stimuli.ids[first]!r}"
     )
-    return Finding("invisible_marks", said, found)
+    return Finding("invisible_marks", prompts_that(len(found), said), found)
 
 
 def _mixed_letters(stimuli: PackedStimuli) -> list[Finding]:

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from pipelines.stimuli.checks import INVISIBLE, Finding
+from pipelines.stimuli.checks import INVISIBLE, Finding, prompts_that
 from pipelines.stimuli.normalisers import BIDI_MARKS, TATWEEL
 from pipelines.stimuli.record import Stimulus
 from pipelines.stimuli.selecting import fold
@@ -43,7 +43,7 @@ def text_findings(stimuli: Sequence[Stimulus]) -> list[Finding]:
 
 def _matching(stimuli: Sequence[Stimulus], code: str, said: str, test: Callable[[str], bool]) -> Finding | None:
     ids = tuple(stimulus.id for stimulus in stimuli if test(stimulus.prompt))
-    return Finding(code, f"{len(ids)} prompts {said}", ids) if ids else None
+    return Finding(code, prompts_that(len(ids), said), ids) if ids else None
 
 
 def _holding(stimuli: Sequence[Stimulus], code: str, said: str, marks: "frozenset[str] | set[str]") -> Finding | None:
@@ -52,7 +52,7 @@ def _holding(stimuli: Sequence[Stimulus], code: str, said: str, marks: "frozense
         return None
     stimulus, at = placed[0]
     where = f"U+{ord(stimulus.prompt[at]):04X} at byte {len(stimulus.prompt[:at].encode())} of {stimulus.id!r}"
-    return Finding(code, f"{len(placed)} prompts {said}: {where}", tuple(s.id for s, _ in placed))
+    return Finding(code, f"{prompts_that(len(placed), said)}: {where}", tuple(s.id for s, _ in placed))
 
 
 def _first(text: str, marks: "frozenset[str] | set[str]") -> int | None:

@@ -98,6 +98,9 @@ def test_one_is_not_told_as_many():
     findings = found("a b", "a b", "A b", "c", "C")
     assert findings["duplicate_text"].message.startswith("1 text stands under several ids")
     assert findings["near_duplicate"].message.startswith("2 groups of texts differ in white space")
+    assert found("c ", "d")["trailing_space"].message.startswith("1 prompt ends in white space")
+    assert found("c ", "d ")["trailing_space"].message.startswith("2 prompts end in white space")
+    assert found("a\u200db", "d")["invisible_marks"].message.startswith("1 prompt holds invisible")
     assert found("c", "C")["near_duplicate"].message.startswith("1 group of texts differs in white space")
 
 
@@ -105,7 +108,7 @@ def test_not_nfc_is_counted():
     """T11."""
     finding = found("ش\u0651\u064e", "ش\u064e\u0651", "ab")["not_nfc"]
     assert finding.ids == ("s0",)
-    assert finding.message.startswith("1 prompts")
+    assert finding.message.startswith("1 prompt is not in NFC")
 
 
 @pytest.mark.parametrize("mark", ["\u200f", "\u061c", "\u200c", "\u0640", "\ufeff", "\u2066"])
