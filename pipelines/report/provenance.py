@@ -39,7 +39,7 @@ CONTRACTS: Final = {
     2: "a prompt’s values do not depend, to the last bit, on which prompts were computed together with it",
 }
 RUNGS: Final = {
-    "smoke": "it was only shown that predictions are not near chance",
+    "smoke": "it was only shown that predictions are better than chance",
     "golden logits": "its logits were compared with recorded ones of another implementation",
     "activation reference": "its hidden states were compared, layer by layer, with those of another implementation",
     "probes": "beside its hidden states, what probes find in them was compared",

@@ -90,6 +90,16 @@ def test_a_run_in_which_all_prompts_failed_still_has_a_page(tmp_path: Path) -> N
     assert found.record["warnings"]["warnings"][0].startswith("3 of 3 prompts failed")
 
 
+def test_predictions_far_worse_than_chance_are_not_said_to_be_near_it(run_small: Runs, tmp_path: Path) -> None:
+    """Words that sarf-nano never read: its loss is far above that of guessing."""
+    items = [{"prompt": f"seven letters in the {word} window were written"} for word in ("green", "old")]
+    more = {"stimuli": {"items": items}, "guard": {"allow_chance": True}, "generate": None, "score": None}
+    found = make_report(run_small(tmp_path / "strange", **more))
+    (said,) = (one for one in found.record["warnings"]["warnings"] if "chance" in one)
+    assert said == "The model’s predictions on its own prompts are no better than chance."
+    assert "near chance" not in found.html
+
+
 def test_what_acted_on_the_model_is_said(run_small: Runs, tmp_path: Path) -> None:
     act = {"operation": "zero", "site": "after_mlp", "layers": [1], "position": "last"}
     hooks = {"intervene": [act], "capture": [{"site": "after_layer", "observe": "after"}]}
