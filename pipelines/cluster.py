@@ -152,6 +152,8 @@ class DaskExecutor:
     def _outcome(self, task: UnitTask, future: Future) -> Outcome:
         if future.status == "finished":
             return Outcome(task, future.result())
+        if future.status == "lost":  # done, but its worker died before the client had the record: the receipt has it
+            return Outcome(task, None)
         error = future.exception() if future.status == "error" else None
         if isinstance(error, KilledWorker):
             return self._death(task)

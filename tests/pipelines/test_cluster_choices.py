@@ -64,3 +64,9 @@ def test_a_host_is_avoided_by_whatever_the_scheduler_knows_it_by(monkeypatch: py
     assert executor(Path(), _client=client)._others("10.0.0.2") == ["tcp://10.0.0.1:1"]
     assert executor(Path(), _client=client)._others("unheard-of") is None
     assert executor(Path(), _client=client)._others("") is None
+
+
+def test_a_record_lost_with_its_worker_is_asked_for_again_and_nobody_is_blamed() -> None:
+    task = SimpleNamespace(piece="00003")
+    outcome = executor(Path())._outcome(task, SimpleNamespace(status="lost"))
+    assert (outcome.task, outcome.record, outcome.cause, outcome.beside) == (task, None, None, False)
