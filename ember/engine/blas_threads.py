@@ -50,7 +50,7 @@ class BlasThreads:
             if not self._inside:
                 _taking_control(controller)
                 self._limiter.restore_original_limits()
-                _taking_control(controller)
+                _taking_control(controller)  # and leave it to whoever sets them next
                 self._changed.notify_all()
 
     def forked(self) -> None:

@@ -2,13 +2,12 @@
 
 import threading
 
-import numpy as np
+import numpy as np  # noqa: F401  its BLAS is what is controlled: it must be there first
 import pytest
 import threadpoolctl
 
 from ember.engine.blas_threads import BlasThreads
 
-assert np.__version__  # its BLAS is what is controlled: it must be there first
 CONTROLLER = threadpoolctl.ThreadpoolController()
 BLAS = CONTROLLER.select(user_api="blas").lib_controllers
 
