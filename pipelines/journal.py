@@ -54,8 +54,8 @@ def last_stop(run_dir: Path) -> str | None:
 def how_to_go_on(run_dir: Path) -> str:
     """Say how a run without a manifest is finished: where an error stopped it, that comes first."""
     cause = last_stop(run_dir)
-    again = "un the same `ember pipeline run CONFIG` again: it goes on where it stopped"
-    return f"R{again}" if cause is None else f"Its last session was stopped: {cause}. See to that, then r{again}"
+    first = "Run" if cause is None else f"Its last session was stopped: {cause}. See to that, then run"
+    return f"{first} the same `ember pipeline run CONFIG` again: it goes on where it stopped"
 
 
 def _append(path: Path, event: str, told: dict[str, Any]) -> None:
